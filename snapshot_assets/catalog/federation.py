@@ -42,7 +42,6 @@ class Member:
 
     Attributes:
         writer: The writer's id: the name of its folder.
-        schema: The newest schema of that state.
     """
 
     writer: str

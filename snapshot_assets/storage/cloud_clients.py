@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 Client = S3Store | GCSStore | AzureStore
 
 _MANY = 10_000
-_NO_RETRIES: RetryConfig = {"max_retries": 0}
 
 
 def connect(location: Location, options: StoreOptions, repeats: bool) -> Client:
@@ -62,7 +61,7 @@ def connect(location: Location, options: StoreOptions, repeats: bool) -> Client:
     common: dict[str, Any] = {
         "prefix": location.prefix or None,
         "client_options": client_options,
-        "retry_config": _retries(options.patience) if repeats else _NO_RETRIES,
+        "retry_config": _retries(options.patience) if repeats else {"max_retries": 0},
     }
     try:
         match location.scheme:

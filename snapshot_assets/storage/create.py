@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from snapshot_assets.errors import (
@@ -18,17 +18,7 @@ from snapshot_assets.errors import (
     StorageError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
-
-
-class Readable(Protocol):
-    """What `holds` needs of a store."""
-
-    def head(self, path: str) -> ObjectInfo:
-        """See `ObjectStore.head`."""
-
-    def get(self, path: str) -> bytes:
-        """See `ObjectStore.get`."""
+from snapshot_assets.storage.base import ObjectStore
 
 
 def create_own(store: ObjectStore, path: str, data: bytes) -> None:
@@ -53,7 +43,7 @@ def create_own(store: ObjectStore, path: str, data: bytes) -> None:
             ) from gone
 
 
-def holds(store: Readable, path: str, data: bytes) -> bool:
+def holds(store: ObjectStore, path: str, data: bytes) -> bool:
     """Return whether an object has these bytes; raises `ObjectNotFoundError` if there is none."""
     return store.head(path).size == len(data) and store.get(path) == data
 

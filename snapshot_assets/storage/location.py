@@ -42,7 +42,6 @@ class Location:
 
     Attributes:
         scheme: One of `SCHEMES`.
-        bucket: Bucket or container; empty for `file`.
         segments: The path below it, decoded, one entry a segment.
     """
 

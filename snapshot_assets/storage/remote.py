@@ -15,7 +15,7 @@ import io
 import os
 import re
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -29,7 +29,7 @@ from snapshot_assets.errors import (
     StoreDeniedError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.base import ObjectInfo
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.create import holds
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.retry import STOPS, Attempts, Contact, Patience, Rate
@@ -137,12 +137,11 @@ _rates: dict[tuple[_Bucket, float], Rate] = {}
 """The limits of this process, by bucket."""
 
 
-class RemoteStore(ABC, Generic[_Client]):
+class RemoteStore(ObjectStore, Generic[_Client]):
     """An `ObjectStore` over a network. Picklable; its clients are made on first use in each process.
 
     Attributes:
         library: Name of the native library of its clients.
-        patience: How long failed requests are repeated.
     """
 
     library: ClassVar[str]
@@ -231,14 +230,6 @@ class RemoteStore(ABC, Generic[_Client]):
         return iter(())
 
     @abstractmethod
-    def get(self, path: str, *, limit: int | None = None) -> bytes:
-        """Return an object's bytes; see `ObjectStore.get`."""
-
-    @abstractmethod
-    def head(self, path: str) -> ObjectInfo:
-        """Return an object's size and time; see `ObjectStore.head`."""
-
-    @abstractmethod
     def _read(self, path: str, start: int, length: int) -> bytes:
         """Return `length` bytes from `start`, which lie inside the object."""
 
@@ -253,7 +244,7 @@ class RemoteStore(ABC, Generic[_Client]):
     def _contact(self) -> Contact:
         return _contacts.setdefault(self._bucket, Contact())
 
-    def _meet(self, path: str) -> None:
+    def meet(self, path: str) -> None:
         """Send a request before a client that repeats by itself: it would take the whole limit for a wrong address."""
         if not self._contact().made:
             with suppress(ObjectNotFoundError, StoreDeniedError):  # the call itself reports what is wrong

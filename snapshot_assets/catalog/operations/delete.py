@@ -46,11 +46,9 @@ class RowDeletionPlan:
     Attributes:
         predicate: The rows for which it is true are deleted.
         matches: The files that may hold such rows.
-        files: How many files these are.
         rows: How many rows they have: the deletion deletes at most this many.
         whole_files: How many of them lose all rows.
         whole_rows: How many rows those have: the deletion deletes at least this many.
-        token: The head that this was planned on.
         written: The table's columns, by schema id.
         revision: The revision of the tombstone; None until then, if no file may hold such a row, or if an equal
             tombstone deletes them already.
@@ -159,7 +157,6 @@ class Deletion:
     """A snapshot's deletion.
 
     Attributes:
-        objects: How many objects were deleted.
         foreign: Objects that are not part of the format, left where they are.
         temporary: How many temporary files of interrupted writers were deleted.
     """

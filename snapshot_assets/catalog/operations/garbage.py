@@ -32,6 +32,7 @@ from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import documents
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.layout import (
+    COLLECTED,
     in_layout,
     is_probe,
     is_receipt,
@@ -76,10 +77,6 @@ class PinnedPaths:
 
     Each object is read once, as none changes. A pin that is deleted during a collection keeps its files until the next
     one.
-
-    Attributes:
-        objects: The pin objects that were read.
-        paths: What they name.
     """
 
     objects: set[ObjectRef] = field(default_factory=set)
@@ -98,7 +95,6 @@ class GarbageScan:
     """All garbage of a location at one revision.
 
     Attributes:
-        garbage: The garbage, whatever its age.
         foreign: Paths of objects that are not part of the format.
     """
 
@@ -165,7 +161,7 @@ def scan_state(
     for info in objects:
         if not in_layout(info.path):
             foreign.append(info.path)
-        elif info.path not in needed and _is_collected(info.path):
+        elif info.path not in needed and (info.path.startswith(COLLECTED) or is_probe(info.path)):
             files = _files_of(store, state, info.path) & unreferenced.keys()
             removed = max((unreferenced[path] for path in files), default=None)
             since = max(removed[1], clock.of(removed[0])) if removed else None
@@ -206,11 +202,6 @@ def _rebuild_time(state: State, clock: _LogTimes) -> datetime:
     if not revision:
         return datetime.min.replace(tzinfo=UTC)
     return max(clock.of(revision), *(event.committed_at for event in state.events if event.revision == revision))
-
-
-def _is_collected(path: str) -> bool:
-    """Return whether garbage collection deletes objects of this kind; the log is pruned, hints are overwritten."""
-    return path.startswith(("data/", "schema/", "tag/", "savepoint/")) or is_probe(path)
 
 
 def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
@@ -269,7 +260,6 @@ class GarbagePlan:
         deleted: Garbage that is older than the grace period.
         waiting: Garbage that is younger.
         foreign: Objects that are not part of the format; they stay.
-        grace: The grace period.
         pinned: What the pins of the head name that this was planned on.
     """
 

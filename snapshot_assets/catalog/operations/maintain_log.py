@@ -54,7 +54,6 @@ class WrittenCheckpoint:
     """The checkpoint of the newest revision.
 
     Attributes:
-        bytes: Its size.
         new: Whether this call wrote it.
         mended: Paths of older, damaged checkpoints that this call wrote again from the log.
     """
@@ -281,8 +280,6 @@ class UpgradePlan:
     """An upgrade.
 
     Attributes:
-        previous: Format version before.
-        version: Format version afterwards.
         revision: The revision of the upgrade; None until then, and if the location has that version already.
     """
 

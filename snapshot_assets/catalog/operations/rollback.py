@@ -33,7 +33,6 @@ class RollbackPlan:
     Attributes:
         reversal: The change; without actions if there is nothing to do.
         released: What nothing needs then; garbage collection deletes it.
-        decide: The rule that is committed.
         revision: The revision of the rollback; None until then, and if there is nothing to do.
     """
 

@@ -37,7 +37,6 @@ class Sealed:
     """The result of sealing.
 
     Attributes:
-        seal: The newest seal.
         new: Whether this call committed it.
         verified_bytes: Bytes of new files that were read and hashed before it; with `full`, of all.
         sampled_bytes: Bytes of older files that were hashed again, where no file was new.

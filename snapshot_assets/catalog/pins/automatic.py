@@ -59,7 +59,6 @@ class TagRule:
     """The rule of automatic tags.
 
     Attributes:
-        ticks: When a tag is due.
         name: Its name; `{date}`, `{year}`, `{month}`, `{day}` and `{time}` are replaced by those of its tick.
         num_retained_max: Number of the newest automatic tags that stay.
         default_time_retained: Time to live; None for no limit.
@@ -85,7 +84,6 @@ class SavepointRule:
     """The rule of automatic savepoints.
 
     Attributes:
-        ticks: When a savepoint is due.
         num_retained_max: Number of the newest automatic savepoints that stay.
         calendar: Which automatic savepoints stay besides. All stay if it is empty and `num_retained_max` is None.
     """
@@ -110,8 +108,6 @@ class Due:
     """What the rules require. Create the savepoint first, then delete: there are never fewer than the rule keeps.
 
     Attributes:
-        tag: The tag to create, if one is due.
-        savepoint: Whether to create a savepoint.
         savepoints_gone: The savepoints to delete: the automatic ones that no rule keeps.
     """
 

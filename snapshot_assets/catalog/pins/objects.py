@@ -211,10 +211,7 @@ class PinObject:
     """The object of a tag or savepoint, as it was read from storage.
 
     Attributes:
-        ref: Its path, SHA-256 and size.
         pin: The pin that it describes, without its object.
-        manifest: The manifest of the revision that it pins.
-        hold: The legal hold that it records; None without one.
     """
 
     ref: act.ObjectRef
@@ -236,6 +233,8 @@ def read_pin(store: ObjectStore, path: str) -> PinObject:
     if not manifest.checksum:
         raise ValueError("its manifest is not of a sealed state")
     created_at, automatic = parse_time(document["created_at"]), document.get("automatic", False) is True
+    hold = document.get("hold")
+    note = None if hold is None else act.HoldNote(parse_time(hold["at"]), str(hold["by"]), str(hold["reason"]))
     pin: Pin
     if path.startswith("tag/"):
         ttl = None if document["ttl"] is None else parse_duration(document["ttl"])
@@ -244,12 +243,7 @@ def read_pin(store: ObjectStore, path: str) -> PinObject:
     else:
         pin = act.SavepointCreated(int(document["id"]), manifest.revision, NO_OBJECT, created_at, automatic=automatic)
         check_savepoint_path(path, pin.id)
-    return PinObject(act.ObjectRef(path, sha256_hex(data), len(data)), pin, manifest, _hold_of(document))
-
-
-def _hold_of(document: Mapping[str, Any]) -> act.HoldNote | None:
-    hold = document.get("hold")
-    return None if hold is None else act.HoldNote(parse_time(hold["at"]), str(hold["by"]), str(hold["reason"]))
+    return PinObject(act.ObjectRef(path, sha256_hex(data), len(data)), pin, manifest, note)
 
 
 def damaged_objects(state: State, whole: AbstractSet[act.ObjectRef]) -> dict[str, bytes]:

@@ -100,7 +100,6 @@ class Base:
     Attributes:
         state: The state; empty if nothing proves one.
         bridged: Runs of lost transactions, and the object that has the state after each run: first, last, path.
-        notes: What was not used, and why.
     """
 
     state: State

@@ -25,9 +25,7 @@ class KeptPins:
     """The pins and older revisions of a new log.
 
     Attributes:
-        writer: The new log's writer.
         actions: The actions on them in the new log's first event.
-        created: New objects, by path.
         restored: Objects of pins in the log that are written again, by path.
         lost: What is lost or uncertain, in sentences.
     """

@@ -55,9 +55,6 @@ class NewLog:
     """A rebuilt log that is not written yet.
 
     Attributes:
-        state: The state of its checkpoint.
-        transaction: Its first transaction.
-        lost: What is lost, in sentences.
         fences: The free revisions below it that a writer could still commit at.
         pins: The objects of pins that are created or written again.
     """

@@ -48,10 +48,7 @@ class Recovered:
         header: Its header; None if no object has it.
         schemas: Its schemas whose documents are whole, by id.
         actions: The actions that begin the snapshot and complete the chunks.
-        added: The chunks' files.
-        removed: Paths of files that leave the base.
         taken: The receipts or files that a chunk rests on, by chunk.
-        lost: What could not be recovered, in sentences.
     """
 
     snapshot_id: str = ""

@@ -28,7 +28,7 @@ from snapshot_assets.errors import (
     UsageError,
 )
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.layout import REPLICA, in_layout, is_probe, revision_of, transaction_path
+from snapshot_assets.format.layout import COLLECTED, REPLICA, in_layout, is_probe, revision_of, transaction_path
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
@@ -86,7 +86,6 @@ def needed_objects(state: State) -> dict[str, ObjectRef]:
 
 
 _READS = 3
-_COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
 
 
 @dataclass(frozen=True)
@@ -94,12 +93,8 @@ class ReplicationPlan:
     """What a replication copies.
 
     Attributes:
-        source: URI of the source.
-        replica: URI of the replica.
         marker: The replica's marker, if it exists yet.
         revisions: The older revisions that the replica gets, ascending; None for all.
-        copied: The objects that the replica lacks.
-        log: What its log lacks.
         deleted: Objects of the replica that its head does not need and the source no longer has.
         leftovers: Objects that an interrupted replication copied, and those in which verifications of the replica found
             damage; they are hashed.
@@ -303,7 +298,7 @@ def _first_object(target: ObjectStore) -> str | None:
 
 def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef]) -> list[ObjectInfo]:
     """Return the objects of the replica that its head does not need and that the source does not have."""
-    rest = [path for path in objects if path.startswith(_COLLECTED) and in_layout(path) and path not in needed]
+    rest = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in needed]
     gone = Listed(source).missing(rest) if rest else set()
     return [objects[path] for path in sorted(gone)]
 

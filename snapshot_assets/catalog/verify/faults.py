@@ -163,12 +163,10 @@ class Remedy:
     """How to expire the older revisions that need damaged objects; the newest state is whole.
 
     Attributes:
-        newest: The revision of the newest state.
         revisions: The readable revisions that need damaged objects.
         pins: Their tags and savepoints, in words.
         expire_too: Readable revisions that are whole and expire with them.
         seal_first: Whether the newest state must be sealed first, because the newest seal never expires.
-        commands: The commands to run, in this order.
     """
 
     newest: int

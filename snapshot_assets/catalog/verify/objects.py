@@ -44,7 +44,6 @@ class Rotation:
 
     Attributes:
         days: The number of shares, and of the days of a round.
-        now: The present.
     """
 
     days: int
@@ -124,19 +123,12 @@ class Report:
     """The result of a verification.
 
     Attributes:
-        depth: `quick`, `sample` or `full`.
         scope: `all` readable revisions, the `newest` state, or one `older` revision.
         revision: The verified revision; for the head, older readable ones were verified too.
         sealed: Whether that revision is sealed. An unsealed one may be whole, but is not a complete snapshot.
-        missing: Number of chunks that are not exported.
         unfinished: What finishes and seals the newest state, in words; "" if it is sealed.
-        files: Number of data files checked.
-        hashed: Number of data files read and hashed.
-        bytes: Their size.
-        paths: Their paths.
         days: For a sample with a share: in how many daily runs all data files are hashed; else 0.
         temporary_files: Temporary files of running or killed writers: no damage.
-        temporary_bytes: Their size.
         remedy: How to end damage that only older readable revisions have.
     """
 
@@ -166,54 +158,37 @@ class Report:
         return any(fault.is_damage for fault in self.faults)
 
 
-def check_files(
+def file_faults(
     store: ObjectStore,
-    state: State,
+    files: Iterable[DataFile],
     objects: Listed,
     report: Report,
-    *,
-    progress: Callable[[DataFile], None] = lambda _: None,
     hashed: Set[str] | None = None,
+    progress: Callable[[DataFile], None] = lambda _: None,
 ) -> Iterator[Fault]:
-    """Return the faults of live data files, which are checked as these are taken.
+    """Yield the faults of data files, which are checked as these are taken.
 
     The report's depth decides whether files are hashed: unless it is `quick`, those in `hashed`; all if that is None.
     The report gets the counts.
     """
     reads = report.depth != "quick"
-    files = (known.file for known in state.live_files())
     work = [(file, reads and (hashed is None or file.path in hashed)) for file in files]
-    return file_faults(store, work, objects, report, progress)
-
-
-def file_faults(
-    store: ObjectStore,
-    work: list[tuple[DataFile, bool]],
-    objects: Listed,
-    report: Report,
-    progress: Callable[[DataFile], None],
-) -> Iterator[Fault]:
-    """Yield the faults of files; `work` has each file, and whether it is hashed."""
 
     def check(item: tuple[DataFile, bool]) -> Fault | None:
-        file, hashed = item
+        file, is_hashed = item
         info = objects.get(file.path)
         if info is None:
             return missing(store, file.path, file.chunk)
         if info.size != file.bytes:
-            return Fault(
-                FaultKind.SIZE,
-                file.path,
-                f"{file.path} has {counted(info.size, 'byte')}; expected {file.bytes:,}.",
-                file.chunk,
-            )
-        return _hash_fault(store, file, report) if hashed else None
+            message = f"{file.path} has {counted(info.size, 'byte')}; expected {file.bytes:,}."
+            return Fault(FaultKind.SIZE, file.path, message, file.chunk)
+        return _hash_fault(store, file, report) if is_hashed else None
 
     with threads(hashing_threads(store, HASHING_THREADS)) as pool:
-        for (file, hashed), fault in zip(work, pool.map(check, work), strict=True):
+        for (file, is_hashed), fault in zip(work, pool.map(check, work), strict=True):
             report.files += 1
-            report.hashed += hashed
-            report.paths.update([file.path] if hashed else ())
+            report.hashed += is_hashed
+            report.paths.update([file.path] if is_hashed else ())
             progress(file)
             if fault is not None:
                 yield fault
@@ -277,9 +252,9 @@ def damaged_chunks(
         return {}
     few = len(chunks) <= FEW_CHUNKS
     objects = Listed(store, *(f"data/{chunk}/" for chunk in chunks)) if few else Listed(store, "data/")
-    report = Report(store.uri, "full" if few else "quick")
-    work = [(known.file, few or hashed) for chunk in chunks for known in state.live_files(chunk)]
-    faults = list(file_faults(store, work, objects, report, lambda _: None))
+    report = Report(store.uri, "full" if few or hashed else "quick")
+    files = (known.file for chunk in chunks for known in state.live_files(chunk))
+    faults = list(file_faults(store, files, objects, report))
     receipts = [ref for chunk in chunks for ref in state.chunks[chunk].chunk.receipts]
     read = [ref for ref in receipts if few or ref.path not in objects]
     faults += [fault for _, fault in faults_by_object(store, read, objects)]
@@ -298,14 +273,12 @@ def verified_revision(state: State) -> int:
 def check_head(
     store: ObjectStore, state: State, hashed: Set[str], progress: Callable[[DataFile], None] = lambda _: None
 ) -> Report:
-    """Check the live files and the documents of a state.
-
-    The files in `hashed` are hashed.
-    """
+    """Check the live files and the documents of a state; hash the files in `hashed`."""
     objects = Listed(store, "data/", "schema/")
     report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id)
     report.format_version, report.revision, report.snapshot_id = state.format_version, state.revision, state.snapshot_id
-    report.faults += check_files(store, state, objects, report, progress=progress, hashed=hashed)
+    files = (known.file for known in state.live_files())
+    report.faults += file_faults(store, files, objects, report, hashed, progress)
     report.faults += check_documents(store, state, objects)
     return report
 

@@ -44,11 +44,6 @@ class Verification:
 
     Attributes:
         scope: `all` readable revisions with the log, or the `newest` state.
-        depth: `quick` (no data read), `sample` (a part of the data files) or `full`.
-        revision: The head that was verified.
-        files: Number of data files checked.
-        hashed: Number of data files read and hashed.
-        bytes: Their size.
         damaged: Paths of the objects that have damage, sorted; empty if there was none.
     """
 
