@@ -138,9 +138,12 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
     """Return what a plan's rules require."""
     new = tag_due(tag, state, now) if tag is not None else None
     savepoints = state.pins.savepoints.values()
-    wanted = savepoint is not None and _savepoint_due(savepoint, state, now)
-    gone = _surplus(savepoints, savepoint, now if wanted else None) if savepoint is not None else ()
-    return Due(new, wanted, gone)
+    if savepoint is None:
+        return Due(new)
+    tick = savepoint.ticks.newest(now)
+    made = any(known.pin.created_at >= tick for known in _automatic(savepoints))
+    wanted = state.newest_seal is not None and not made
+    return Due(new, wanted, _surplus(savepoints, savepoint, now if wanted else None))
 
 
 def tags_to_delete(state: State, now: datetime, rule: TagRule | None = None) -> tuple[TagState, ...]:
@@ -190,13 +193,6 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
     if ttl is not None and tick + ttl <= now:
         return f"{duration_text(ttl)}, for which a tag lives, have gone by since {since}"
     return ""
-
-
-def _savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
-    """Return whether something is sealed, and no automatic savepoint was created since the newest tick."""
-    tick = rule.ticks.newest(now)
-    made = any(known.pin.created_at >= tick for known in _automatic(state.pins.savepoints.values()))
-    return state.newest_seal is not None and not made
 
 
 def _surplus(known: Collection[_Pin], rule: TagRule | SavepointRule, new: datetime | None) -> tuple[_Pin, ...]:

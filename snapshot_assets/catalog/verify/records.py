@@ -61,7 +61,7 @@ class Verification:
 def record_verification(store: ObjectStore, report: Report, now: datetime) -> None:
     """Record a verification at its location, unless it was one of an older revision, or of no readable log.
 
-    A store that refuses the record, such as one that is read-only, causes a warning. It ended `now`.
+    A store that refuses the record, such as one that is read-only, causes a warning. `now` is when it ended.
     """
     if report.scope == "older" or not report.location_id:
         return

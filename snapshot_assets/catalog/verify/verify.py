@@ -201,7 +201,9 @@ def unnamed_objects(store: ObjectStore, scan: LogScan, objects: Listed) -> Itera
             yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; no command changes it.")
     if scan.faults:
         return
-    named = _named(scan)
+    actions = [action for entry in scan.entries for action in entry.transaction.actions]
+    actions += [action for event in scan.state.events for action in event.actions]
+    named = scan.state.files.paths() | {path for action in actions for path in named_by(action)}
     orphans = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named]
     receipts, kept = _adoptable(store, scan.state, orphans)
     for receipt in receipts.values():
@@ -212,12 +214,6 @@ def unnamed_objects(store: ObjectStore, scan: LogScan, objects: Listed) -> Itera
         if scan.state.deleted:
             removed = "`snapshots export delete` removes it"
         yield Fault(FaultKind.ORPHAN, path, f"{path} is named by no transaction; {removed}.")
-
-
-def _named(scan: LogScan) -> set[str]:
-    actions = [action for entry in scan.entries for action in entry.transaction.actions]
-    actions += [action for event in scan.state.events for action in event.actions]
-    return scan.state.files.paths() | {path for action in actions for path in named_by(action)}
 
 
 def _adoptable(store: ObjectStore, state: State, orphans: list[str]) -> tuple[Mapping[int, Receipt], Mapping[str, int]]:
