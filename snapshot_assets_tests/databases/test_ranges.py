@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from snapshot_assets.databases.duckdb.types import RANGED as DUCKDB
 from snapshot_assets.databases.postgresql.types import RANGED as POSTGRESQL
-from snapshot_assets.databases.protocol import ranges
-from snapshot_assets.databases.protocol.query import Query
-from snapshot_assets.databases.protocol.ranges import Quantiles
+from snapshot_assets.databases.protocol import query
+from snapshot_assets.databases.protocol.query import Quantiles, Query
 from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier, Table, TableName
@@ -134,4 +133,4 @@ def test_frequent_values_make_fewer_ranges() -> None:
     assert [(each.low, each.high) for each in quantiles.ranges(4)] == [(None, "5"), ("5", None)]
     assert [each.predicate for each in quantiles.ranges(1)] == ["true"]
     assert [each.predicate for each in Quantiles("c", "integer", 0, ()).ranges(4)] == ["true"]
-    assert ranges.fractions(4) == [0.0, 0.25, 0.5, 0.75]
+    assert query.fractions(4) == [0.0, 0.25, 0.5, 0.75]

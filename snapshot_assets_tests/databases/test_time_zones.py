@@ -9,7 +9,7 @@ import pytest
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.protocol.time_column import TimeColumn
-from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
+from snapshot_assets.databases.spark.types import SparkTimeColumn
 
 COLUMNS = ((DuckDBTimeColumn, "TIMESTAMP"), (PostgresqlTimeColumn, "timestamp"), (SparkTimeColumn, "timestamp_ntz"))
 

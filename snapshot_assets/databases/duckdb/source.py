@@ -25,8 +25,15 @@ from snapshot_assets.databases.duckdb.unfit_values import (
     merge_batches,
     unfit_conditions,
 )
-from snapshot_assets.databases.protocol.query import Query, is_query, query_schema
-from snapshot_assets.databases.protocol.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
+from snapshot_assets.databases.protocol.query import (
+    SAMPLE_ROWS,
+    ColumnRange,
+    Quantiles,
+    Query,
+    fractions,
+    is_query,
+    query_schema,
+)
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.scan_order import order_clause
 from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection, WindowRows

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from snapshot_assets.databases.postgresql.existing_types import names_of
+from snapshot_assets.databases.postgresql.existing_objects import names_of
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseUnavailableError

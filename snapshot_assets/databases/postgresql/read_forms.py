@@ -9,18 +9,26 @@
 These are the forms that cost least processor time of server and client together. Sent as `cstring`, a text is copied
 once less than as `text`. numeric has cheaper forms to read (`(c * 10 ^ s)::int8`) or to send (its own binary form), but
 each loses more at the other end, and the driver reads the binary form of numeric slowly in most of its versions.
+
+The driver shifts dates and timestamps from the epoch 2000 to 1970 without a check. `infinity` and every time beyond 64
+bits then overflow to values below PostgreSQL's smallest one, so the minimum of a batch reveals them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.postgresql.types import SourceType
+from snapshot_assets.databases.selection.columns import unfit_value
 from snapshot_assets.databases.selection.hidden import masked
-from snapshot_assets.databases.sql import identifier
-from snapshot_assets.format.relations import Carrier, Column
+from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.relations import Carrier, Column, Table
 
 _AS_TEXT = "pg_catalog.textin("
 _INTEGER_DIGITS = 18
@@ -123,3 +131,83 @@ def _unscaled(numbers: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
     unscaled[:, 0] = values
     np.right_shift(values, 63, out=unscaled[:, 1])
     return pa.Array.from_buffers(arrow_type, len(numbers), [numbers.buffers()[0], pa.py_buffer(unscaled)])
+
+
+NO_PATH = "SET LOCAL search_path TO ''"
+CLEARED = "(SELECT pg_catalog.set_config('search_path', '', true)) OPERATOR(pg_catalog.=) ''"
+"""A condition that holds, and that the server evaluates once, after planning and before it reads."""
+
+_UNRESOLVED = ("42883", "42P01", "42704", "42703", "3F000")
+"""Functions, relations, other objects, columns and schemas that do not exist."""
+
+# pg_catalog comes first, so nothing hides its operators. Then come the path that this user has elsewhere, the table's
+# schema, and all others, because the path that an application uses is not known.
+_PATH = """
+SELECT pg_catalog.concat_ws(', ', 'pg_catalog', nullif(nullif(s.reset_val, ''), '""'), (
+    SELECT string_agg(quote_ident(n.nspname), ', ' ORDER BY n.nspname <> {schema}, n.nspname) FROM pg_namespace n
+    WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema')) AS path
+FROM pg_settings s WHERE s.name = 'search_path'
+"""
+
+
+def is_unresolved(error: SnapshotError) -> bool:
+    """Return whether a name was not found under the path."""
+    return error.attributes.get("sqlstate") in _UNRESOLVED
+
+
+def reading_path(session: PostgresqlConnection, schema: str) -> str:
+    """Return the statement that sets the path for planning a query of a table in a schema."""
+    [row] = session.rows(_PATH.format(schema=literal(schema)), "reading the search_path")
+    return f"SELECT pg_catalog.set_config('search_path', {literal(row['path'])}, true)"
+
+
+_FIRST_DAY = -2440588  # 4714-11-24 BC, Julian day 0: PostgreSQL's first date
+_FIRST_MICROSECOND = _FIRST_DAY * 86_400_000_000
+_DAY_MICROSECONDS = 86_400_000_000
+
+
+def shaped(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.RecordBatch]:
+    """Yield batches of exactly the table's schema, whose columns share the driver's buffers if they have their type."""
+    schema = table.arrow_schema()
+    for batch in batches:
+        if not table.columns:  # a table without columns can have rows
+            yield batch.replace_schema_metadata(None)
+            continue
+        arrays = [
+            _shaped_column(array, field.type, table, column)
+            for array, field, column in zip(batch.columns, schema, table.columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _shaped_column(array: pa.Array, arrow_type: pa.DataType, table: Table, column: Column) -> pa.Array:
+    try:
+        array = received(array, arrow_type)
+        unfit = _out_of_range(array)
+    except pa.ArrowInvalid:
+        if not pa.types.is_decimal(arrow_type):
+            raise
+        texts = received(array, pa.string())
+        odd = texts.filter(pc.is_in(texts, pa.array(["NaN", "Infinity", "-Infinity"])))
+        unfit = str(odd[0]) if len(odd) else "a number of another precision"
+    if unfit:
+        raise unfit_value(table, column, unfit)
+    return array
+
+
+def _out_of_range(array: pa.Array) -> str | None:
+    """Return the kind of values in an array that Arrow cannot represent, or None."""
+    if pa.types.is_timestamp(array.type):
+        if _extreme(array, pa.int64(), pc.min, _FIRST_MICROSECOND) < _FIRST_MICROSECOND:
+            return "infinity, -infinity or a time after the year 294246"
+    elif pa.types.is_date32(array.type):
+        if _extreme(array, pa.int32(), pc.min, _FIRST_DAY) < _FIRST_DAY:
+            return "infinity or -infinity"
+    elif pa.types.is_time64(array.type) and _extreme(array, pa.int64(), pc.max, 0) >= _DAY_MICROSECONDS:
+        return "24:00:00"
+    return None
+
+
+def _extreme(array: pa.Array, numbers: pa.DataType, extreme: Callable[[pa.Array], pa.Scalar], default: int) -> int:
+    value = extreme(array.view(numbers)).as_py()
+    return default if value is None else int(value)

@@ -26,7 +26,7 @@ from snapshot_assets.databases.definition import (
     Unchecked,
 )
 from snapshot_assets.databases.postgresql.ddl.checked_sql import qualified_name
-from snapshot_assets.databases.postgresql.existing_types import names_of
+from snapshot_assets.databases.postgresql.existing_objects import names_of
 from snapshot_assets.databases.postgresql.quiet import every_row
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.protocol.ledger import LEDGER

@@ -13,18 +13,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
+from snapshot_assets.databases.postgresql.introspect.options import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
 from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, PartitionTree, read_partitions
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
-from snapshot_assets.databases.postgresql.read_forms import decoding, expression, sent
-from snapshot_assets.databases.postgresql.reading_path import CLEARED, NO_PATH, is_unresolved, reading_path
+from snapshot_assets.databases.postgresql.read_forms import (
+    CLEARED,
+    NO_PATH,
+    decoding,
+    expression,
+    is_unresolved,
+    reading_path,
+    sent,
+    shaped,
+)
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.shape import shaped
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import SourceType
-from snapshot_assets.databases.protocol.query import is_query
-from snapshot_assets.databases.protocol.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
+from snapshot_assets.databases.protocol.query import SAMPLE_ROWS, ColumnRange, Quantiles, fractions, is_query
 from snapshot_assets.databases.protocol.scan_order import order_clause
 from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.selection.hidden import mask_of

@@ -13,11 +13,12 @@ import pyarrow as pa
 from snapshot_assets.databases.definition import Need, Statement
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.driver import refused, refused_types
-from snapshot_assets.databases.postgresql.existing_types import (
+from snapshot_assets.databases.postgresql.existing_objects import (
     base_type,
     conflicts,
     domains_of,
     names_of,
+    references_to,
     rounds,
     smaller_limit,
 )
@@ -32,12 +33,10 @@ from snapshot_assets.databases.postgresql.large_objects import (
 )
 from snapshot_assets.databases.postgresql.objects import lookup
 from snapshot_assets.databases.postgresql.quiet import acting, every_row, forced, only_reading, quiet
-from snapshot_assets.databases.postgresql.references import references_to
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
-from snapshot_assets.databases.postgresql.value_limits import unfit_values
-from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, write_form
+from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, unfit_values, write_form
 from snapshot_assets.databases.protocol.driver_batches import Feed
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import Question, SqlTarget

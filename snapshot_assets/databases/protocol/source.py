@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from snapshot_assets.databases.protocol.query import Query
-from snapshot_assets.databases.protocol.ranges import ColumnRange, Quantiles
+from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles, Query
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.names import NameRule

@@ -16,8 +16,7 @@ from snapshot_assets.databases.selection.hidden import hidden_of
 from snapshot_assets.databases.selection.reserved_names import is_ledger_schema
 from snapshot_assets.databases.selection.selection import selects
 from snapshot_assets.databases.spark.failures import translated
-from snapshot_assets.databases.spark.sql import qualified
-from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
+from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text, qualified
 from snapshot_assets.errors import UnknownRelationError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text, table_text

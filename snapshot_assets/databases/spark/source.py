@@ -23,7 +23,7 @@ from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.session_zone import why_not_utc
-from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
+from snapshot_assets.databases.spark.types import SparkTimeColumn
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError, UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.names import rule_of

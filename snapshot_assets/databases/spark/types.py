@@ -1,22 +1,43 @@
-"""Which Arrow type carries which Spark SQL type, and which Spark type shows which Arrow type.
+"""Which Arrow type carries which Spark SQL type, and how names, values and windows are written in Spark SQL.
 
 A column's type is a tree; its leaves decide. Tests prove that a native leaf's values are exact through Arrow and
 Parquet and back. Every other leaf is cast to string, which Spark casts back. Nested types stay nested.
+
+Windows are predicates that Spark pushes down to the files. All instants are microseconds in a session whose time zone
+is UTC. Spark has no infinite times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from operator import methodcaller
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
+from snapshot_assets.databases.protocol.time_column import TimeColumn, first_date, known_zone, utc_text
 from snapshot_assets.databases.selection.columns import Carried, refused_carrier, unsupported_type
-from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.relations import Carrier
+from snapshot_assets.format.units import is_utc
+
+
+def identifier(name: str) -> str:
+    """Return a quoted identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def qualified(path: Sequence[str]) -> str:
+    """Return a quoted name of several parts."""
+    return ".".join(map(identifier, path))
+
+
+def literal(value: str) -> str:
+    """Return a string constant."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
 
 NATIVE: dict[str, pa.DataType] = {
     "BooleanType": pa.bool_(),
@@ -192,3 +213,50 @@ def _nearest(arrow_type: pa.DataType) -> pa.DataType:
     if pa.types.is_duration(arrow_type):
         return pa.duration("us")
     return arrow_type
+
+
+class SparkTimeColumn(TimeColumn):
+    """A table's time index in Spark SQL; see `TimeColumn`."""
+
+    types = ("timestamp", "timestamp_ntz", "date")
+    quote = "`"
+
+    @property
+    def finite(self) -> str:
+        """The predicate of rows with a time."""
+        return f"{self.name} IS NOT NULL"
+
+    @property
+    def timeless(self) -> str:
+        """The predicate of rows without a time."""
+        return f"{self.name} IS NULL"
+
+    @property
+    def _shifts(self) -> bool:
+        return self.type == "timestamp_ntz" and not is_utc(self.zone)
+
+    def _bound(self, bound: datetime) -> str:
+        match self.type:
+            case "date":
+                return self._constant(_expanded(first_date(bound, known_zone(self.zone))))
+            case "timestamp_ntz":
+                return f"TIMESTAMP_NTZ {literal(utc_text(bound))}"
+        return self._instant_constant(bound)
+
+    def _instant(self, value: str) -> str:
+        if self.type == "timestamp":
+            return value
+        return f"to_utc_timestamp(CAST({value} AS TIMESTAMP), {literal(self.zone)})"
+
+    @staticmethod
+    def _instant_constant(moment: datetime) -> str:
+        return f"TIMESTAMP {literal(utc_text(moment) + ' UTC')}"
+
+    @staticmethod
+    def _microseconds(instant: str) -> str:
+        return f"unix_micros({instant})"
+
+
+def _expanded(date: str) -> str:
+    """Return a date as Spark reads it: a year of five digits needs its sign."""
+    return date if date.index("-") == 4 else f"+{date}"

@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.file_pruning import written_schemas
-from snapshot_assets.databases.spark.sql import identifier
-from snapshot_assets.databases.spark.types import batch_schema, spark_schema
+from snapshot_assets.databases.spark.types import batch_schema, identifier, spark_schema
 from snapshot_assets.engine.reading.planning import TableRead
 from snapshot_assets.engine.session import spark_errors
 from snapshot_assets.engine.time_range import TimeFilter

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from snapshot_assets.databases.postgresql.code.read import read_code, with_code
 from snapshot_assets.databases.postgresql.code.uncarried import read_uncarried
-from snapshot_assets.databases.postgresql.introspect.hidden_objects import HiddenObjects
+from snapshot_assets.databases.postgresql.introspect.hidden_columns import HiddenObjects
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_own_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.sql import literal

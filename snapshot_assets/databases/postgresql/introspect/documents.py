@@ -7,37 +7,37 @@ from typing import Any, TypeVar
 
 from snapshot_assets.databases.postgresql.code.documents import Described, schemas_with_code
 from snapshot_assets.databases.postgresql.database_locale import with_database_locale
-from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
-from snapshot_assets.databases.postgresql.introspect.hidden_columns import broken_views, remove_hidden
-from snapshot_assets.databases.postgresql.introspect.hidden_objects import read_hidden_objects
-from snapshot_assets.databases.postgresql.introspect.needs import with_row_types
-from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
-from snapshot_assets.databases.postgresql.introspect.refused_exclusions import (
-    refuse_excluded_partitions,
-    refuse_referred_large_objects,
+from snapshot_assets.databases.postgresql.introspect.hidden_columns import (
+    broken_views,
+    read_hidden_objects,
+    remove_hidden,
 )
+from snapshot_assets.databases.postgresql.introspect.needs import with_row_types
+from snapshot_assets.databases.postgresql.introspect.options import SourceColumn, table_options, view_options
 from snapshot_assets.databases.postgresql.introspect.relations import (
     SourceRelation,
     read_relations,
     read_reserved,
     read_schemas,
+    root_of,
 )
 from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
-from snapshot_assets.databases.postgresql.introspect.rights import grants
+from snapshot_assets.databases.postgresql.introspect.sequences import grants
+from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
 from snapshot_assets.databases.postgresql.introspect.unused_objects import read_loose, with_loose
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
-from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.columns import choose_time_index
 from snapshot_assets.databases.selection.exclusions import with_lost
-from snapshot_assets.databases.selection.hidden import hidden_of
+from snapshot_assets.databases.selection.hidden import column_name, excludes, hidden_of, hides
 from snapshot_assets.databases.selection.reserved_names import refuse_reserved
 from snapshot_assets.databases.selection.revealing import refuse_revealing, refuse_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
-from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
+from snapshot_assets.errors import DatabaseDeniedError, PlanError, UnknownRelationError
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text, table_text
@@ -247,3 +247,56 @@ def _column(relation: SourceRelation, column: SourceColumn, selection: Selection
         collation=row["collation"],
         comment=row["comment"],
     )
+
+
+_OIDS = f"""
+WITH RECURSIVE held (relation, "column", type) AS (
+    SELECT a.attrelid, a.attname, a.atttypid FROM pg_attribute a
+    WHERE a.attrelid = ANY ({{oids}}) AND a.attnum > 0 AND NOT a.attisdropped
+    UNION SELECT h.relation, h."column", x.type
+    FROM held h CROSS JOIN LATERAL ({TYPE_PARTS.format(type="h.type")}) x (type)
+)
+SELECT h.relation::int8 AS relation, h."column"::text AS "column" FROM held h
+WHERE h.type = 'pg_catalog.oid'::regtype ORDER BY 1, 2
+"""
+
+
+def refuse_excluded_partitions(selection: Selection, relations: Iterable[SourceRelation], refusals: Refusals) -> None:
+    """Note partitions that `exclude_tables` matches and that are exported with their table."""
+    for relation in relations:
+        root = root_of(relation)
+        if root is not relation and excludes(selection, relation.name) and selects(selection, root.name):
+            error = PlanError(
+                f"exclude_tables matches {relation.name}, a partition of {root.name}, with which its rows are exported."
+                f" Exclude {root.name} too, or write patterns that do not match its partitions.",
+                table=table_text(relation.name),
+            )
+            refusals.note(error)
+
+
+def refuse_referred_large_objects(
+    session: PostgresqlSession, selection: Selection, relations: Iterable[SourceRelation]
+) -> None:
+    """Refuse to export large objects that a hidden column may refer to, unless the plan asks for them.
+
+    Args:
+        session: Where to read.
+        selection: The plan's selection.
+        relations: Every relation of the database.
+
+    Raises:
+        PlanError: A column for their oids is hidden, or its table excluded.
+    """
+    if selection.large_objects is not None or not hides(selection):
+        return
+    by_oid = {each.oid: each for each in relations}
+    for row in session.rows(_OIDS.format(oids=oid_array(by_oid)), "reading columns for large objects"):
+        name = root_of(by_oid[row["relation"]]).name
+        if excludes(selection, name) or row["column"] in hidden_of(selection, name).names:
+            raise PlanError(
+                f"The plan hides {column_name(name, row['column'])}, which may hold the oids of large objects, and"
+                " their contents would be exported. Write `large_objects: skip` in the plan (--skip-large-objects), or"
+                " `large_objects: export` to export all of them.",
+                table=table_text(name),
+                column=row["column"],
+            )

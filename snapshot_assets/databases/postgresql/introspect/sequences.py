@@ -1,18 +1,50 @@
-"""Reads the sequences that columns own or draw their default from, those that no column uses, and their last values."""
+"""Reads the sequences that columns own or draw their default from, those that no column uses, and their last values.
+
+If rights are missing, the error has the statements that give them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.introspect.rights import grants
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
-from snapshot_assets.databases.sql import qualified
+from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import DatabaseDeniedError
 from snapshot_assets.format.relations import Sequence, TableName
 from snapshot_assets.format.units import counted
+
+_RIGHTS = """
+SELECT quote_ident(current_user) AS role,
+    ARRAY(SELECT n.nspname::text FROM pg_namespace n WHERE NOT has_schema_privilege(n.oid, 'USAGE')) AS closed,
+    ARRAY(SELECT quote_ident(u.name) FROM unnest(ARRAY[{names}]::text[]) WITH ORDINALITY AS u (name, number)
+        ORDER BY u.number) AS quoted
+"""
+
+
+def grants(session: PostgresqlSession, denied: Mapping[TableName, Collection[str]]) -> str:
+    """Return the statements that let this user read what is denied: `SELECT`, and `USAGE` of schemas where it lacks.
+
+    Args:
+        session: A session of the user.
+        denied: The columns to read, by table or sequence; none for all of them.
+    """
+    names = sorted({part for name, columns in denied.items() for part in (*name, *columns)})
+    (rights,) = session.rows(_RIGHTS.format(names=", ".join(map(literal, names))), "reading the rights of this user")
+    quoted = dict(zip(names, rights["quoted"], strict=True))
+    closed = sorted({name.schema for name in denied} & set(rights["closed"]))
+    whole = [".".join(quoted[part] for part in name) for name, columns in denied.items() if not columns]
+    granted = [f"USAGE ON SCHEMA {', '.join(quoted[schema] for schema in closed)}"] if closed else []
+    granted += [f"SELECT ON {', '.join(whole)}"] if whole else []
+    granted += [
+        f"SELECT ({', '.join(quoted[column] for column in columns)}) ON {'.'.join(quoted[part] for part in name)}"
+        for name, columns in denied.items()
+        if columns
+    ]
+    return " ".join(f"GRANT {each} TO {rights['role']};" for each in granted)
+
 
 _PROPERTIES = """
     n.nspname::text AS schema, c.relname::text AS name, format_type(s.seqtypid, NULL) AS type, s.seqstart AS start,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.postgresql.wire.layout import Encoder, binary, fixed, joined, parts
+from snapshot_assets.databases.postgresql.wire.numbers import Encoder, binary, fixed, joined, parts
 
 _MOST_DIMENSIONS = 6
 _NULL = np.frombuffer(b"NULL", np.uint8)

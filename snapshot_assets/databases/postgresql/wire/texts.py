@@ -9,8 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.postgresql.wire.layout import Encoder, binary, fixed, joined, parts, replaced
-from snapshot_assets.databases.postgresql.wire.numbers import numeric_texts
+from snapshot_assets.databases.postgresql.wire.numbers import (
+    Encoder,
+    binary,
+    fixed,
+    joined,
+    numeric_texts,
+    parts,
+    replaced,
+)
 
 _UNITS = pa.array(["year", "years", "mon", "mons", "day", "days"])
 _MONTHS_OR_DAYS = np.array([12, 12, 1, 1, 1, 1])
