@@ -7,8 +7,8 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.copy import Copied, copy
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.pipeline.assets.conditions import fresh
 from snapshot_assets.pipeline.assets.io_manager import ChunkScans
 from snapshot_assets.pipeline.automation.exports import ExportConfig, chosen_chunks, export_schedules

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.pipeline.dagster.dagster_internals import Context, store_events
 from snapshot_assets.pipeline.dagster.metadata import chunk_metadata
 from snapshot_assets.pipeline.dagster.partitions import key_of_chunk
