@@ -74,14 +74,14 @@ def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], 
     ordered = sorted(receipts, key=age_of)
     for export in reversed([receipt for receipt in ordered if not receipt.compaction]):
         later = [each for each in ordered if each.compaction and each.base_revision > export.base_revision]
-        tables = _compacted(export, later, is_there)
+        tables = _apply_compactions(export, later, is_there)
         files = [file for some in tables.values() for file in some]
         if all(map(is_there, files)):
             return files
     return None
 
 
-def _compacted(export: Receipt, compactions: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> Tables:
+def _apply_compactions(export: Receipt, compactions: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> Tables:
     """Return an export's files, with the tables of compactions replaced if their files exist."""
     tables = by_table(export.files)
     for compaction in compactions:

@@ -106,12 +106,7 @@ _RECEIPT = TypeAdapter(Receipt)
 
 
 def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
-    """Write a receipt and return its reference for the transaction.
-
-    Raises:
-        ObjectExistsError: Another receipt has that name.
-        LimitExceededError: It is larger than readers accept; nothing was written.
-    """
+    """Write a receipt and return its reference for the transaction; raise a LimitExceededError if readers reject it."""
     data = pretty_json(receipt_json(receipt))
     advice = f"It has {counted(len(receipt.files), 'file')}; take a shorter chunk_time_window."
     check_writable(len(data), MAX_DOCUMENT_BYTES, receipt.path, advice)
@@ -130,11 +125,7 @@ def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> 
 
 
 def check_age(header: Header, chunk: int, opened_at: datetime, now: datetime) -> None:
-    """Refuse to commit a chunk's files if garbage collection may already count them as orphans.
-
-    Raises:
-        ConflictError: The first file was opened more than half a grace period ago.
-    """
+    """Refuse to commit a chunk's files if garbage collection may already count them as orphans."""
     half = timedelta(microseconds=header.grace) / 2
     if now - opened_at > half:
         raise ConflictError(

@@ -72,12 +72,7 @@ def read_schemas(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:
 
 
 def read_schema(store: ObjectStore, added: SchemaAdded) -> DatabaseSchema:
-    """Return a schema, after checking its documents against the log.
-
-    Raises:
-        ChecksumMismatchError: A document does not have the recorded checksum.
-        DocumentError: A document cannot be parsed.
-    """
+    """Return a schema, after checking its documents against the checksums in the log; else raise a DamageError."""
     parts: dict[str, object] = {}
     for ref in added.files:
         data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES))

@@ -126,12 +126,10 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
 
 
 def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:
-    """Return a checkpoint's header and the offset of its first section; `name` is the object's path, for messages.
+    """Return a checkpoint's header and the offset of its first section; see `decode_document` for errors.
 
     Raises:
         TornObjectError: The bytes do not match their own checksum.
-        UnsupportedVersionError: The format is newer, or this code does not know the kind of an action.
-        DocumentError: The bytes match their checksum but are not a valid checkpoint.
     """
     start = read(0, _HEAD)
     length = int.from_bytes(start[len(MAGIC) :], "little")
@@ -153,11 +151,7 @@ def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:
 def check_bytes(read: ReadRange, size: int, name: str) -> None:
     """Check that a checkpoint consists of its header and its sections, without gaps and without other bytes.
 
-    Only verification calls this; readers fetch only the sections that they need.
-
-    Raises:
-        TornObjectError: Bytes are missing or appended, or the header does not match its checksum.
-        DocumentError: Sections overlap or leave a gap.
+    Only verification calls this; readers fetch only the sections that they need. Errors are as those of `read_section`.
     """
     header, start = read_header(read, name)
     end = start

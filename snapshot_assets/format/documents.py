@@ -26,11 +26,7 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 
 
 def check_writable(size: int, limit: int, name: str, advice: str) -> None:
-    """Refuse to write an object that readers would reject; `advice` says what the user can do instead.
-
-    Raises:
-        LimitExceededError: The object is larger than the limit.
-    """
+    """Refuse to write an object that readers would reject; `advice` says what the user can do instead."""
     if size > limit:
         raise LimitExceededError(
             f"{name} would have {size:,} bytes; at most {limit:,} are read, so it was not written and nothing was"
@@ -73,12 +69,7 @@ def parse_json(data: bytes, name: str) -> dict[str, Any]:
 
 
 def check_version(found: Any, name: str) -> None:
-    """Refuse a document whose format version this code does not read.
-
-    Raises:
-        DocumentError: The version is missing or invalid.
-        UnsupportedVersionError: The version is newer; the message names both numbers.
-    """
+    """Refuse a document whose format version is newer (UnsupportedVersionError), missing or invalid (DocumentError)."""
     if isinstance(found, bool) or not isinstance(found, int) or found < 1:
         raise DocumentError(f"{name} has version {found!r}; expected {FORMAT_VERSION}.", object=name)
     if found > FORMAT_VERSION:

@@ -208,36 +208,32 @@ def in_layout(path: str) -> bool:
 
 
 def check_data_path(path: str, chunk: int) -> str:
-    """Return `path` if it is a data file of that chunk.
-
-    Raises:
-        UnsafePathError: It is any other path, such as one with `..`, a scheme or a backslash.
-    """
+    """Return `path` if it is a data file of that chunk; raise an UnsafePathError for another, such as one with `..`."""
     expected = f"data/{chunk}/<schema>.<table>-<attempt>-<part>.<format>, or that in folders <column>=<value>"
-    return _checked(path, _DATA_FILE, str(chunk), expected)
+    return _check_path(path, _DATA_FILE, str(chunk), expected)
 
 
 def check_receipt_path(path: str, chunk: int) -> str:
     """Return `path` if it is a receipt of that chunk; see `check_data_path`."""
-    return _checked(path, _RECEIPT, str(chunk), f"data/{chunk}/chunk-<attempt>.json")
+    return _check_path(path, _RECEIPT, str(chunk), f"data/{chunk}/chunk-<attempt>.json")
 
 
 def check_schema_path(path: str) -> str:
     """Return `path` if it is a schema document's; see `check_data_path`."""
-    return _checked(path, _SCHEMA_FILE, None, "schema/<12 hex>/schemas.json, tables.json or views.json")
+    return _check_path(path, _SCHEMA_FILE, None, "schema/<12 hex>/schemas.json, tables.json or views.json")
 
 
 def check_tag_path(path: str, name: str) -> str:
     """Return `path` if it is the object of a tag of that name; see `check_data_path`."""
-    return _checked(path, _TAG, name, "tag/tag-<name>-<8 hex>")
+    return _check_path(path, _TAG, name, "tag/tag-<name>-<8 hex>")
 
 
 def check_savepoint_path(path: str, number: int) -> str:
     """Return `path` if it is the object of the savepoint of that number; see `check_data_path`."""
-    return _checked(path, _SAVEPOINT, str(number), "savepoint/savepoint-<id>-<8 hex>")
+    return _check_path(path, _SAVEPOINT, str(number), "savepoint/savepoint-<id>-<8 hex>")
 
 
-def _checked(path: str, pattern: re.Pattern[str], owner: str | None, expected: str) -> str:
+def _check_path(path: str, pattern: re.Pattern[str], owner: str | None, expected: str) -> str:
     """Return `path` if it matches, and its first part is the owner's, if there is one."""
     match = pattern.fullmatch(path)
     if match is None or owner not in (None, match[1]):

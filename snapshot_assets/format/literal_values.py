@@ -78,13 +78,10 @@ Given = bool | Decimal | str | bytes
 """A value in a predicate's text: a boolean, number, text or bytes."""
 
 
-def coerced(given: Given, arrow_type: pa.DataType, column: str) -> Literal:
-    """Convert a value to a literal of a column's type, exactly except for the rounding of floats.
+def to_literal(given: Given, arrow_type: pa.DataType, column: str) -> Literal:
+    """Convert a value to a literal of a column's type, exactly except for floats, or raise a PlanError.
 
-    Times, dates and the floats NaN, Infinity and -Infinity are given as text.
-
-    Raises:
-        PlanError: The value does not fit the type; the message names both.
+    Floats are rounded. Times, dates and the floats NaN, Infinity and -Infinity are given as text.
     """
     kind = arrow_type_text(arrow_type) if storage_of(arrow_type) else str(arrow_type)
     if storage_of(arrow_type) is None:
@@ -95,12 +92,13 @@ def coerced(given: Given, arrow_type: pa.DataType, column: str) -> Literal:
     except (ValueError, DocumentError) as cause:
         reason = "" if isinstance(cause, DocumentError) else f": {cause}"
         raise PlanError(
-            f"column {column} is {kind}, and {_shown(given)} is not a value of that type{reason}; {_hint(arrow_type)}"
+            f"column {column} is {kind}, and {_given_text(given)} is not a value of that type{reason};"
+            f" {_hint(arrow_type)}"
         ) from None
     return literal
 
 
-def _shown(given: Given) -> str:
+def _given_text(given: Given) -> str:
     match given:
         case bool():
             return f"the boolean {str(given).lower()}"
@@ -137,26 +135,26 @@ def _value(given: Given, arrow_type: pa.DataType) -> Value:
     if is_.is_decimal(arrow_type):
         if isinstance(given, str) and _NUMBER.fullmatch(given):
             given = Decimal(given)
-        return _decimal_text(_only(given, Decimal), arrow_type)
+        return _decimal_text(_require_type(given, Decimal), arrow_type)
     if is_.is_floating(arrow_type):
         if isinstance(given, str) and given in _FLOATS:
             return _FLOATS[given]
-        double = pa.scalar(float(_only(given, Decimal)), pa.float64())
+        double = pa.scalar(float(_require_type(given, Decimal)), pa.float64())
         rounded = float(double.cast(arrow_type, safe=False).as_py())
         if abs(rounded) == float("inf"):
             raise ValueError("it is too large")
         return rounded
     if is_.is_integer(arrow_type) or is_.is_duration(arrow_type):
-        number = _only(given, Decimal)
+        number = _require_type(given, Decimal)
         if number != number.to_integral_value():
             raise ValueError("it is not whole")
         return int(number)
     if is_.is_temporal(arrow_type):
-        return _moment(_only(given, str), arrow_type)
-    return _only(given, storage_of(arrow_type) or str)
+        return _moment(_require_type(given, str), arrow_type)
+    return _require_type(given, storage_of(arrow_type) or str)
 
 
-def _only(given: object, wanted: type[_T]) -> _T:
+def _require_type(given: object, wanted: type[_T]) -> _T:
     if not isinstance(given, wanted):
         raise ValueError("it is of another kind")
     if isinstance(given, str):

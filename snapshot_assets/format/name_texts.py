@@ -30,12 +30,12 @@ _YAML_WORDS = frozenset(("null", "true", "false"))
 
 def written_name(*parts: str) -> str:
     """Return a name as plans and options take it: no part of it is a pattern, and it looks like no option."""
-    return ".".join(map(_quoted, parts))
+    return ".".join(map(_quote, parts))
 
 
 def printed_name(*parts: str) -> str:
     """Return a name for people: as `written_name` does, but two different names never look alike."""
-    return ".".join(map(_printed, parts))
+    return ".".join(map(_print, parts))
 
 
 def yaml_key(text: str) -> str:
@@ -61,36 +61,34 @@ def shell_word(text: str) -> str:
 
 def quoted_name(name: str) -> str:
     """Return one name between quotes, as `repr` does, for people: two different names never look alike."""
-    unclear = _unclear(name)
+    unclear = _unclear_characters(name)
     return repr(name).translate({ord(each): _escape(each) for each in unclear})
 
 
-def _quoted(part: str) -> str:
+def _quote(part: str) -> str:
     return '"' + part.replace('"', '""') + '"' if _QUOTED.search(part) else part
 
 
-def _printed(part: str) -> str:
-    unclear = _unclear(part)
+def _print(part: str) -> str:
+    unclear = _unclear_characters(part)
     if not unclear:
-        return _quoted(part)
+        return _quote(part)
     codes = {code: f"\\{code:04X}" if code <= 0xFFFF else f"\\+{code:06X}" for code in map(ord, unclear)}
     return 'U&"' + part.replace("\\", "\\\\").replace('"', '""').translate(codes) + '"'
 
 
-def _unclear(part: str) -> set[str]:
+def _unclear_characters(part: str) -> set[str]:
     """Return the characters of a name that a reader does not see, or takes for others."""
     if part.isascii() and part.isprintable():
         return set()
-    unclear = {each for each in part if _is_unseen(each) or _is_form_of_another(each)}
+    unclear = {
+        each for each in part if _is_unseen(each) or each in _LIKE_ASCII or unicodedata.normalize("NFKC", each) != each
+    }
     return unclear.union(*map(_deceptive, _WORD.findall(part)))
 
 
 def _is_unseen(character: str) -> bool:
     return not character.isprintable() or _BLANK.match(character) is not None
-
-
-def _is_form_of_another(character: str) -> bool:
-    return character in _LIKE_ASCII or unicodedata.normalize("NFKC", character) != character
 
 
 def _deceptive(word: str) -> set[str]:

@@ -44,11 +44,7 @@ class ColumnPath(NamedTuple):
 
 
 def parse_table(value: object) -> TableName:
-    """Return the table of `schema.table`, `"sche.ma"."ta.ble"`, or a mapping of `schema` and `table`.
-
-    Raises:
-        PlanError: The value does not name a schema and a table.
-    """
+    """Return the table of `schema.table`, `"sche.ma"."ta.ble"`, or a mapping of both, or raise a PlanError."""
     if isinstance(value, TableName):
         return value
     if isinstance(value, Mapping) and set(value) == {"schema", "table"}:
@@ -66,7 +62,7 @@ def parse_table(value: object) -> TableName:
 
 def table_text(name: TableName) -> str:
     """Return the text that `parse_table` reads as this table."""
-    return ".".join(map(_quoted, name))
+    return ".".join(map(_quote, name))
 
 
 def table_of(query: str) -> TableName | None:
@@ -75,11 +71,7 @@ def table_of(query: str) -> TableName | None:
 
 
 def parse_column(value: object) -> ColumnPath:
-    """Return the column that a text such as `schema.table.column` names.
-
-    Raises:
-        PlanError: The value does not name a schema, a table and a column.
-    """
+    """Return the column that a text such as `schema.table.column` names; raise a PlanError for another value."""
     if isinstance(value, ColumnPath):
         return value
     match _split_name(value) if isinstance(value, str) else ():
@@ -93,7 +85,7 @@ def parse_column(value: object) -> ColumnPath:
 
 def column_text(path: ColumnPath) -> str:
     """Return the text that `parse_column` reads as this column."""
-    return f"{table_text(path.table)}.{_quoted(path.column)}"
+    return f"{table_text(path.table)}.{_quote(path.column)}"
 
 
 def check_tag_name(name: str) -> str:
@@ -121,7 +113,7 @@ def _split_name(text: str) -> list[tuple[str, bool]]:
     return []
 
 
-def _quoted(part: str) -> str:
+def _quote(part: str) -> str:
     return part if part and not set('."') & set(part) else '"' + part.replace('"', '""') + '"'
 
 
@@ -221,12 +213,12 @@ def is_wild(pattern: str) -> bool:
 
 def matches(pattern: str, name: TableName, rule: NameRule = NameRule.EXACT) -> bool:
     """Return whether a table's name matches a pattern, by how the database compares names."""
-    parts = zip(_compiled(rule.key(pattern)), rule.key(name), strict=True)
+    parts = zip(_compile(rule.key(pattern)), rule.key(name), strict=True)
     return all(part.fullmatch(text) for part, text in parts)
 
 
 @cache
-def _compiled(pattern: str) -> tuple[re.Pattern[str], ...]:
+def _compile(pattern: str) -> tuple[re.Pattern[str], ...]:
     return tuple(
         re.compile(re.escape(part) if quoted else "".join(_WILD.get(each, re.escape(each)) for each in part), re.DOTALL)
         for part, quoted in _split_name(pattern)

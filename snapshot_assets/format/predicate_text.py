@@ -15,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError, PlanError
-from snapshot_assets.format.literal_values import Given, coerced, scalar_of
+from snapshot_assets.format.literal_values import Given, scalar_of, to_literal
 from snapshot_assets.format.names import NameRule, Spellings
 from snapshot_assets.format.predicates import (
     MAX_DEPTH,
@@ -132,12 +132,12 @@ class _Parser:
         return PlanError(f"the predicate cannot be read at position {self.next.at + 1}: expected {what}, {found}")
 
     def alternatives(self, depth: int) -> Predicate:
-        return self._joined("or", Or, self._all, depth)
+        return self._join("or", Or, self._all, depth)
 
     def _all(self, depth: int) -> Predicate:
-        return self._joined("and", And, self._one, depth)
+        return self._join("and", And, self._one, depth)
 
-    def _joined(self, word: str, kind: type[And] | type[Or], part: Callable[[int], Predicate], depth: int) -> Predicate:
+    def _join(self, word: str, kind: type[And] | type[Or], part: Callable[[int], Predicate], depth: int) -> Predicate:
         parts = [part(depth)]
         while self._take("word", word):
             parts.append(part(depth))
@@ -162,7 +162,7 @@ class _Parser:
             raise self.expected("a column, 'not' or '('")
         name = self.next
         column = self._columns.of(name.text)
-        field = self._placed(name, lambda: field_of(column, self._schema, self._table))
+        field = self._name_position(name, lambda: field_of(column, self._schema, self._table))
         self._advance()
         if self._take("word", "is"):
             negated = self._take("word", "not")
@@ -195,9 +195,9 @@ class _Parser:
             raise self.expected(f"a value ({hint})")
         value = token.value
         self._advance()
-        return self._placed(token, lambda: coerced(value, field.type, f"{self._table}.{field.name}"))
+        return self._name_position(token, lambda: to_literal(value, field.type, f"{self._table}.{field.name}"))
 
-    def _placed(self, token: _Token, make: Callable[[], _T]) -> _T:
+    def _name_position(self, token: _Token, make: Callable[[], _T]) -> _T:
         try:
             return make()
         except PlanError as error:
@@ -221,24 +221,24 @@ def predicate_text(predicate: Predicate) -> str:
     """Return the text that `parse_predicate` reads; it quotes every column and puts every operand in parentheses."""
     match predicate:
         case Comparison():
-            return f"{_quoted(predicate.column)} {predicate.operator} {_literal_text(predicate.value)}"
+            return f"{_quote(predicate.column)} {predicate.operator} {_literal_text(predicate.value)}"
         case IsIn():
-            return f"{_quoted(predicate.column)} in ({', '.join(map(_literal_text, predicate.values))})"
+            return f"{_quote(predicate.column)} in ({', '.join(map(_literal_text, predicate.values))})"
         case IsNull():
-            return f"{_quoted(predicate.column)} is null"
+            return f"{_quote(predicate.column)} is null"
         case Not():
             return f"not ({predicate_text(predicate.predicate)})"
         case And():
-            return _joined_text(" and ", predicate.predicates) or "true"
+            return _join_texts(" and ", predicate.predicates) or "true"
         case Or():
-            return _joined_text(" or ", predicate.predicates) or "false"
+            return _join_texts(" or ", predicate.predicates) or "false"
 
 
-def _joined_text(word: str, parts: tuple[Predicate, ...]) -> str:
+def _join_texts(word: str, parts: tuple[Predicate, ...]) -> str:
     return word.join(f"({predicate_text(part)})" for part in parts)
 
 
-def _quoted(column: str) -> str:
+def _quote(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 

@@ -150,11 +150,10 @@ def columns_of(predicate: Predicate) -> dict[str, pa.DataType | None]:
 
 
 def check_predicate(predicate: Predicate) -> Predicate:
-    """Return a predicate after checking that it is valid without regard to a table.
+    """Return a predicate after checking that it is valid without regard to a table; else raise a DocumentError.
 
-    Raises:
-        DocumentError: It is too large or too deep, a literal does not fit its type, or a column is compared with
-            literals of several types.
+    It may be too large or too deep, a literal may not fit its type, or a column be compared with literals of several
+    types.
     """
     from snapshot_assets.format.literal_values import scalar_of
 

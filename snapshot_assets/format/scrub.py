@@ -57,10 +57,10 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text with `***` in place of its credentials.
+    """Return a text with `***` in place of its credentials, and of known secrets, plain and percent-encoded.
 
-    These are user and password of URIs, values assigned to names such as `password` or `sig`, tokens and keys of known
-    formats, and the given secrets, plain and percent-encoded.
+    Credentials are user and password of URIs, values assigned to names such as `password` or `sig`, tokens and keys of
+    known formats.
     """
     forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret)) if secret}
     for form in sorted(forms, key=len, reverse=True):

@@ -201,12 +201,10 @@ def encode_transaction(transaction: act.Transaction) -> bytes:
 
 
 def decode_transaction(data: bytes, name: str) -> act.Transaction:
-    """Return the transaction in an object's bytes; `name` is its path, for messages.
+    """Return the transaction in an object's bytes; see `decode_document` for errors.
 
     Raises:
         TornObjectError: The bytes do not match their own checksum.
-        UnsupportedVersionError: The format is newer, or this code does not know the kind of an action.
-        DocumentError: The bytes match their checksum but are not a valid transaction.
     """
     body, digest = data[:-_DIGEST], data[-_DIGEST:]
     if len(data) <= _DIGEST or hashlib.sha256(body).digest() != digest:

@@ -1,7 +1,7 @@
 """Parses durations, sizes and times, and writes the canonical text of each, and of counts.
 
-Parsers never guess: a wrong size or time would create another snapshot than the intended one. Every refusal names the
-value and shows a valid example.
+Parsers never guess: a wrong size or time would create another snapshot than the intended one. They refuse by a
+PlanError, which names the value and shows a valid example.
 """
 
 from __future__ import annotations
@@ -60,11 +60,7 @@ _TIME_EXAMPLE = (
 
 
 def parse_duration(text: object) -> timedelta:
-    """Return the duration of a text such as `90m`: a whole number and one of `s`, `m`, `h`, `d`, `w`.
-
-    Raises:
-        PlanError: The text is invalid, negative, or too long for a `timedelta`.
-    """
+    """Return the duration of a text such as `90m`: a whole number and one of `s`, `m`, `h`, `d`, `w`."""
     if isinstance(text, timedelta):
         if text < timedelta(0) or text.microseconds:
             raise PlanError(f"duration {text} is not a whole number of seconds from 0 up")
@@ -88,11 +84,7 @@ def duration_text(duration: timedelta) -> str:
 
 
 def parse_size(value: object) -> int:
-    """Return the bytes of a size such as `256MiB`; the multiplier of all units is 1024, also of `MB`, as in PostgreSQL.
-
-    Raises:
-        PlanError: The value is not a valid size.
-    """
+    """Return the bytes of a size such as `256MiB`; all units are multiples of 1024, also `MB`, as in PostgreSQL."""
     if isinstance(value, int) and not isinstance(value, bool):
         size: int | None = value
     else:
@@ -109,7 +101,7 @@ def parse_size(value: object) -> int:
 
 
 def parse_file_size(text: object, least: int = MIN_FILE_SIZE) -> int:
-    """Return the bytes at which a data file is closed; raise a PlanError if they are out of range. See `parse_size`."""
+    """Return the bytes at which a data file is closed, within limits; see `parse_size`."""
     size = parse_size(text)
     if not least <= size <= MAX_FILE_SIZE:
         raise PlanError(f"file size {size_text(size)} is not between {size_text(least)} and {size_text(MAX_FILE_SIZE)}")
@@ -123,7 +115,7 @@ def size_text(size: int) -> str:
 
 
 def parse_share(text: str) -> Fraction:
-    """Return the share of a text such as `5%` or `0.5%`, greater than 0 and at most 1; else raise a PlanError."""
+    """Return the share of a text such as `5%` or `0.5%`: greater than 0, and at most 1."""
     share = Fraction(text[:-1]) / 100 if _SHARE.fullmatch(text) else Fraction(0)
     if not 0 < share <= 1:
         raise PlanError(f"{text!r} is not a share; write a percentage above 0% and up to 100%, such as 5% or 0.5%")
@@ -131,11 +123,7 @@ def parse_share(text: str) -> Fraction:
 
 
 def parse_time(text: object) -> datetime:
-    """Return the instant of an RFC 3339 text with seconds, up to microseconds, and a zone, in UTC.
-
-    Raises:
-        PlanError: The text is invalid, has no zone, or names an instant that does not exist.
-    """
+    """Return the instant of an RFC 3339 text with seconds, up to microseconds, and a zone, in UTC."""
     if isinstance(text, datetime):
         return to_utc(text)
     match = _TIME.fullmatch(text) if isinstance(text, str) else None
@@ -217,11 +205,7 @@ def is_utc(zone: str) -> bool:
 
 
 def to_utc(instant: datetime) -> datetime:
-    """Return an aware instant in UTC.
-
-    Raises:
-        PlanError: The instant has no zone, or is outside the years 1 to 9999.
-    """
+    """Return an aware instant in UTC; raise a PlanError if it has no zone, or is outside the years 1 to 9999."""
     if instant.utcoffset() is None:
         raise PlanError(f"time {instant} has no zone; give an aware datetime, such as one with tzinfo=UTC")
     try:

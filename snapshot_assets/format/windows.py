@@ -2,7 +2,8 @@
 
 Windows are half-open intervals without gaps or overlap, numbered from 1 at the plan's start. They align to nothing
 else. The last window of a bounded range is clipped to the range's end. Windows of an unbounded range are never clipped,
-so an id always means the same interval.
+so an id always means the same interval. An empty or negative range or length, more than `MAX_WINDOWS` windows, and an
+id or instant without a window are a PlanError.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def partition_key(window: Window) -> str:
 
 
 def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
-    """Return how many windows cover `[start, end)`, given by aware instants; raise a PlanError if no plan has them."""
+    """Return how many windows cover `[start, end)`, given by aware instants."""
     _require_length(length)
     start, end = to_utc(start), to_utc(end)
     if end <= start:
@@ -65,7 +66,7 @@ def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
             f"end_time {time_text(end)} is not after start_time {time_text(start)}; "
             "give a range that holds at least one instant"
         )
-    return _limited(-((start - end) // length), end - start, length)
+    return _check_count(-((start - end) // length), end - start, length)
 
 
 def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Window, ...]:
@@ -74,24 +75,16 @@ def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Win
 
 
 def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> int:
-    """Return how many windows of an unbounded range ended at least `lag` before `now`; also the id of the last one.
-
-    Raises:
-        PlanError: The length is not positive, the lag is negative, or there are more than `MAX_WINDOWS` windows.
-    """
+    """Return how many windows of an unbounded range ended at least `lag` before `now`; also the id of the last one."""
     _require_length(length)
     if lag < timedelta(0):
         raise PlanError(f"lag {lag} is negative; give 0s or more")
     elapsed = to_utc(now) - to_utc(start) - lag
-    return _limited(max(0, elapsed // length), elapsed, length)
+    return _check_count(max(0, elapsed // length), elapsed, length)
 
 
 def window_at(start: datetime, length: timedelta, index: int, *, end: datetime | None = None) -> Window:
-    """Return the window with an id, of windows from `start` on; `end` clips the last one, None for an unbounded range.
-
-    Raises:
-        PlanError: No window has that id.
-    """
+    """Return the window with an id, of windows from `start` on; `end` clips the last one, None for no end."""
     _require_length(length)
     start = to_utc(start)
     with suppress(OverflowError):  # after the year 9999
@@ -133,7 +126,7 @@ def _require_length(length: timedelta) -> None:
         raise PlanError(f"window length {length} is not a positive number of whole seconds; give one such as 6h or 1d")
 
 
-def _limited(count: int, span: timedelta, length: timedelta) -> int:
+def _check_count(count: int, span: timedelta, length: timedelta) -> int:
     """Return the count if a plan may have that many windows."""
     if count > MAX_WINDOWS:
         least = -(-span // MAX_WINDOWS)

@@ -129,13 +129,8 @@ def _tables(files: FileColumns) -> Iterator[tuple[str, str, str, pa.Table]]:
 def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = False) -> State:
     """Return the state in a checkpoint; it reads statistics when a caller needs them.
 
-    With `statistics`, read all sections now, and refuse an object with bytes that belong to none.
-
-    Raises:
-        ObjectNotFoundError: The checkpoint is missing.
-        MisnamedError: It is of another revision.
-        DamageError: It is not whole, or its content is invalid.
-        UnsupportedVersionError: It is of a newer format.
+    With `statistics`, read all sections now, and refuse an object with bytes that belong to none. A checkpoint that is
+    not whole, of another revision or invalid raises a DamageError.
     """
     from snapshot_assets.catalog.state.data_files import FileSet
 
@@ -187,9 +182,7 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
 def read_own_checkpoint(
     store: ObjectStore, revision: int, transactions: Sequence[int], *, statistics: bool = False
 ) -> State:
-    """Return the state in a checkpoint of this location that agrees with the log; see `read_checkpoint`.
-
-    `transactions` are the revisions that have one, ascending.
+    """Return the state in a checkpoint of this location that agrees with the log, whose revisions are given.
 
     Raises:
         ForeignLocationError: It belongs to another location.
@@ -232,11 +225,7 @@ def _check_location(store: ObjectStore, state: State, transactions: Sequence[int
 
 
 def check_transaction(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
-    """Refuse a checkpoint that disagrees with the log's transactions; a damaged transaction proves nothing.
-
-    Raises:
-        ForkError: The checkpoint is of another past of this location.
-    """
+    """Refuse a checkpoint of another past of this location, by a ForkError; a damaged transaction proves nothing."""
     path = transaction_path(state.revision)
     try:
         end = store.head(path).size

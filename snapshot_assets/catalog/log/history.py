@@ -122,20 +122,21 @@ class History:
             return Revision(number, error=f"{fault}{fault_remedy(self._store, path, fault)}")
         except ObjectNotFoundError:
             return Revision(number, error=f"{path} is missing. {BRING_BACK}")
-        if transaction.location_id != self._named and transaction.location_id != self._own:  # reads a checkpoint last
-            return Revision(number, error=str(foreign_location(path, transaction.location_id, self._own)))
+        location = transaction.location_id
+        if location != self._named_location and location != self._own_location:  # reads a checkpoint last
+            return Revision(number, error=str(foreign_location(path, location, self._own_location)))
         return Revision(number, transaction.committed_at, transaction.writer_id, transaction.actions)
 
     @cached_property
-    def _named(self) -> str:
+    def _named_location(self) -> str:
         """The location that revision 1 names."""
         return named_location(self._store, self._transactions)[0]
 
     @cached_property
-    def _own(self) -> str:
+    def _own_location(self) -> str:
         """The location of the newest checkpoint: below a rebuild, revision 1 may belong to another location."""
         state = next(self._states(reversed(self._checkpoints)), None)
-        return self._named if state is None else state.location_id
+        return self._named_location if state is None else state.location_id
 
     def _states(self, checkpoints: Iterable[int]) -> Iterator[State]:
         for checkpoint in checkpoints:

@@ -122,7 +122,7 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
 
     def read() -> tuple[State, Listing]:
         listing = list_log(store)
-        return _replayed(store, listing, None, False), listing
+        return _replay(store, listing, None, False), listing
 
     with naming_location(store):
         return despite_pruning(read)
@@ -131,7 +131,7 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
 def read_from_log(store: ObjectStore, revision: int) -> State:
     """Return the state at a revision, with statistics, from older checkpoints and the transactions after them."""
     with naming_location(store):
-        state = despite_pruning(lambda: _replayed(store, list_log(store).through(revision), revision, statistics=True))
+        state = despite_pruning(lambda: _replay(store, list_log(store).through(revision), revision, statistics=True))
         if state.revision != revision:
             raise gap(state.revision + 1, revision)
         return state
@@ -151,11 +151,11 @@ def despite_pruning(read: Callable[[], _Read]) -> _Read:
 def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> State:
     listing = list_log(store)
     if through is None:
-        return _replayed(store, listing, None, statistics)
+        return _replay(store, listing, None, statistics)
     if not _is_pruned(store, listing, through):
         known = listing.through(through)
         try:
-            state = _replayed(store, known, through, statistics)
+            state = _replay(store, known, through, statistics)
             if state.revision >= max(known.checkpoints, default=0):  # else its only checkpoint is damaged
                 return state
         except DamageError:  # the revision may be below a rebuild
@@ -163,7 +163,7 @@ def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> St
                 raise
     later = _newest_checkpoint(store, listing, statistics)  # has the revision, whatever faults the log has after it
     if later is None or later.revision < through:
-        later = _replayed(store, listing, None, statistics)
+        later = _replay(store, listing, None, statistics)
     return later.at(through)
 
 
@@ -176,7 +176,7 @@ def _is_pruned(store: ObjectStore, listing: Listing, revision: int) -> bool:
     return bool(listing.checkpoints) and len(needed) < revision - start
 
 
-def _replayed(store: ObjectStore, listing: Listing, through: int | None, statistics: bool) -> State:
+def _replay(store: ObjectStore, listing: Listing, through: int | None, statistics: bool) -> State:
     state = _newest_checkpoint(store, listing, statistics) or State()
     newer = log_after(store, listing, state.revision, through)
     for revision, entry in read_entries(store, newer):
@@ -189,7 +189,7 @@ def _replayed(store: ObjectStore, listing: Listing, through: int | None, statist
             raise listing.strays[0] if listing.strays else gap(state.revision + 1, revision)
         if entry.starts_log and revision not in listing.checkpoints and is_there(store, checkpoint_path(revision)):
             insort(listing.checkpoints, revision)  # the listing passed it over
-            return _replayed(store, listing, through, statistics)
+            return _replay(store, listing, through, statistics)
         state.apply(entry, transaction_path(revision))
     return state
 

@@ -100,19 +100,14 @@ def refuse_lost_log(store: ObjectStore) -> None:
             "again.",
             uri=store.uri,
         )
-    there = _written_with_log(store)
+    there = next((info.path for info in store.list("data/") if in_layout(info.path)), "")
+    there = there or (MANIFEST if manifest_facts(store, MANIFEST)[0] else "")
     if there and not is_there(store, transaction_path(1)):
         raise newer_manifest(store) or LostLogError(
             f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots "
             "catalog rebuild`, or bring `transactions/` back from a copy.",
             uri=store.uri,
         )
-
-
-def _written_with_log(store: ObjectStore) -> str:
-    """Return the path of an object that is only written after a log exists; "" if there is none."""
-    there = next((info.path for info in store.list("data/") if in_layout(info.path)), "")
-    return there or (MANIFEST if manifest_facts(store, MANIFEST)[0] else "")
 
 
 def newer_manifest(store: ObjectStore) -> UnsupportedVersionError | None:

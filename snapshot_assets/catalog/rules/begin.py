@@ -42,12 +42,7 @@ def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
 
 
 def check_unchanged(state: State, token: Token) -> act.Header:
-    """Return the header, after checking that the snapshot is the one that the writer planned for.
-
-    Raises:
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: Another snapshot replaced it, or the location was upgraded, rebuilt or rolled back.
-    """
+    """Return the header, after checking that the snapshot is the one that the writer planned for."""
     refuse_deleted(state)
     if state.header is None:
         raise PlanError("There is no snapshot at this location.")
@@ -150,20 +145,17 @@ def begin(
 
 
 def check_same_plan(existing: act.Header, wanted: act.Header, names: NameRule = NameRule.EXACT) -> None:
-    """Refuse to resume a snapshot of another plan (GreptimeDB RFC, "Retry and Resume").
+    """Refuse to resume a snapshot of another plan (GreptimeDB RFC, "Retry and Resume"), by a SnapshotExistsError.
 
     Start and end are compared as the user wrote them, names as the source compares them. Only `extend` moves the end of
     a continuous plan.
-
-    Raises:
-        SnapshotExistsError: The headers differ. Names each field with both values.
     """
     compared = [*_COMPARED, *(["requested_end"] if existing.kind == "once" else [])]
-    different = [name for name in compared if _meant(existing, name, names) != _meant(wanted, name, names)]
+    different = [name for name in compared if _comparable(existing, name, names) != _comparable(wanted, name, names)]
     if different:
         lines = "; ".join(
-            f"{_USER_NAMES.get(name, name)} is {_shown(name, getattr(existing, name))} there "
-            f"and {_shown(name, getattr(wanted, name))} here"
+            f"{_USER_NAMES.get(name, name)} is {_value_text(name, getattr(existing, name))} there "
+            f"and {_value_text(name, getattr(wanted, name))} here"
             for name in different
         )
         raise SnapshotExistsError(
@@ -173,7 +165,7 @@ def check_same_plan(existing: act.Header, wanted: act.Header, names: NameRule = 
         )
 
 
-def _meant(header: act.Header, name: str, names: NameRule) -> Any:
+def _comparable(header: act.Header, name: str, names: NameRule) -> Any:
     """Return the value of a field, and in place of names what all names share that mean the same."""
     value = getattr(header, name)
     if name == "query":
@@ -185,7 +177,7 @@ def _meant(header: act.Header, name: str, names: NameRule) -> Any:
     return sorted(map(names.key, value)) if name in _NAMES else value
 
 
-def _shown(name: str, value: object) -> str:
+def _value_text(name: str, value: object) -> str:
     if name == "chunk_time_window" and isinstance(value, int):
         return duration_text(timedelta(microseconds=value))
     if name in ("exclude_tables", "exclude_columns", "mask", "encoding"):
@@ -208,11 +200,7 @@ def extend(state: State, token: Token, end: datetime) -> Actions:
 
 @rule
 def add_schema(state: State, token: Token, schema: SchemaContent) -> Actions:
-    """Give documents the next schema id, unless the newest schema has equal content.
-
-    Raises:
-        ConflictError: Another writer has added other content since this one planned.
-    """
+    """Give documents the next schema id, unless the newest schema has equal content, or others added one meanwhile."""
     check_unchanged(state, token)
     newest = state.schemas.get(state.schema_id)  # None after a rebuild without schemas
     if newest is not None and newest.sha256 == schema.sha256:

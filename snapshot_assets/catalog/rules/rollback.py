@@ -68,7 +68,7 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     resolve_version(f"rev:{revision}", state)
     target = next(seal for seal in state.seals if seal.revision == revision)
     then = state.at(revision)
-    undeleted = _undeleted(state, then)
+    undeleted = _returning_tombstones(state, then)
     leaving, returning = state.files.back_to(revision)
     actions: list[act.Action] = []
     if leaving or returning or not (state.sealed and _without_files(state) == _without_files(then)):
@@ -77,7 +77,11 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
         actions += _rollback_actions(state, then, target, leaving, returning)
     else:
         undeleted = {}
-    newer = _newer(state, revision, keep_newest=not actions) if discard_newer else ()
+    newer: tuple[int, ...] = ()
+    if discard_newer:
+        sealed = [seal.revision for seal in state.seals if seal.revision not in state.expired]
+        newer = tuple(each for each in sealed if each > revision)
+        newer = newer if actions else newer[:-1]  # the newest seal stays
     actions[:0] = [act.Expired(newer)] if newer else []  # a seal comes last in its transaction
     return Reversal(
         revision=revision,
@@ -91,7 +95,7 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     )
 
 
-def _undeleted(state: State, then: State) -> dict[int, act.Tombstone]:
+def _returning_tombstones(state: State, then: State) -> dict[int, act.Tombstone]:
     """Return the tombstones that deleted rows of the head's data since an older state.
 
     They include tombstones that a `begin` ended: the user must accept that rows deleted before it come back, even after
@@ -162,9 +166,3 @@ def _rollback_actions(
         *([act.ReturnedFiles(tuple(returning))] if returning else []),
         replace(target.seal, verified_revision=state.revision + 1, exported_at=target.exported_at),
     ]
-
-
-def _newer(state: State, revision: int, *, keep_newest: bool) -> tuple[int, ...]:
-    """Return the sealed revisions after a revision that are not expired yet, with or without the newest."""
-    newer = [seal.revision for seal in state.seals if seal.revision > revision and seal.revision not in state.expired]
-    return tuple(newer[:-1] if keep_newest else newer)

@@ -83,7 +83,7 @@ class Backup:
 
 def backups(state: BaseState) -> list[Backup]:
     """Return what was backed up, oldest first."""
-    changes = [(event.revision, _exported(event)) for event in state.events if event.changes_data]
+    changes = [(event.revision, _exporting_revision(event)) for event in state.events if event.changes_data]
     changed = [event for event in state.events if any(isinstance(each, _CHANGES) for each in event.actions)]
     revisions = [event.revision for event in changed]
 
@@ -91,14 +91,14 @@ def backups(state: BaseState) -> list[Backup]:
         place = bisect_right(revisions, seal.revision)
         return max(seal.exported_at, changed[place - 1].committed_at) if place else seal.exported_at
 
-    return [Backup(tuple(seals), min(map(made_at, seals))) for seals in _groups(state.seals, changes)]
+    return [Backup(tuple(seals), min(map(made_at, seals))) for seals in _group_compactions(state.seals, changes)]
 
 
 _CHANGES = act.Tombstone | act.Rollback
 """What makes another backup of an export. Checkpoints keep these actions for ever."""
 
 
-def _groups(seals: Sequence[SealState], changes: Sequence[tuple[int, int]]) -> Iterator[list[SealState]]:
+def _group_compactions(seals: Sequence[SealState], changes: Sequence[tuple[int, int]]) -> Iterator[list[SealState]]:
     """Yield the seals, those that only compact the one before together with it."""
     revisions, exports = [revision for revision, _ in changes], [exported for _, exported in changes]
     group: list[SealState] = []
@@ -114,7 +114,7 @@ def _groups(seals: Sequence[SealState], changes: Sequence[tuple[int, int]]) -> I
         yield group
 
 
-def _exported(event: Event) -> int:
+def _exporting_revision(event: Event) -> int:
     """Return the revision that exported the rows which an event compacts; if it does anything else, its own."""
     chunks = [action for action in event.actions if isinstance(action, act.Chunk)]
     others = [action for action in event.actions if not isinstance(action, act.Chunk | act.Seal)]

@@ -96,7 +96,7 @@ class Bounds:
         places[rows] = np.arange(len(rows))
 
         def read(column: str) -> ByKind:
-            moved = {kind: _moved(table, places) for kind, table in self.of(column).items()}
+            moved = {kind: _renumber(table, places) for kind, table in self.of(column).items()}
             return {kind: table for kind, table in moved.items() if table.num_rows}
 
         return Bounds(lambda: self.columns, read)
@@ -114,7 +114,7 @@ class Bounds:
         return Bounds(lambda: self.columns | other.columns, read)
 
 
-def _moved(table: pa.Table, places: np.ndarray) -> pa.Table:
+def _renumber(table: pa.Table, places: np.ndarray) -> pa.Table:
     files = places[table["file"].to_numpy()]
     kept = np.flatnonzero(files >= 0)
     kept = kept[np.argsort(files[kept], kind="stable")]

@@ -42,9 +42,8 @@ class LogEntry:
         return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
 
 
-def check_follows(state: BaseState, transaction: act.Transaction, name: str) -> None:
-    """Raise one of five distinct errors if a transaction does not follow a state; `name` is its path."""
-    check_location(state, transaction, name)
+def _check_follows(state: BaseState, transaction: act.Transaction, name: str) -> None:
+    """Raise one of four distinct errors if a transaction of a state's location does not follow it."""
     if transaction.revision != state.revision + 1:
         kind = GapError if transaction.revision > state.revision else ForkError
         raise kind(f"{name} holds revision {transaction.revision}; expected {state.revision + 1}.", object=name)
@@ -130,7 +129,7 @@ class State(BaseState):
         check_location(self, entry.transaction, name)
         if entry.starts_log:
             raise missing_rebuild_checkpoint(entry, name)
-        check_follows(self, entry.transaction, name)
+        _check_follows(self, entry.transaction, name)
         transaction = entry.transaction
         self.format_version = self.format_version or transaction.version
         self.location_id = transaction.location_id
@@ -171,9 +170,9 @@ class State(BaseState):
         for action in event.actions:
             self._apply_action(action, event, name)
         if event.actions:
-            self.events.append(self._with_unpinned(event, pinned))
+            self.events.append(self._record_unpinned(event, pinned))
 
-    def _with_unpinned(self, event: Event, pinned: set[int]) -> Event:
+    def _record_unpinned(self, event: Event, pinned: set[int]) -> Event:
         """Return an event that also records the expired revisions which lost their last pin.
 
         Checkpoints do not keep deleted pins. So garbage collection treats the end of a pin like any expiry.

@@ -96,7 +96,7 @@ def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Eve
     living: dict[tuple[object, ...], tuple[Event, act.Action, int]] = {}
     for event in events:
         for action in event.actions:
-            for key in _ended_keys(action, living):
+            for key in _keys_ended_by(action, living):
                 yield *living.pop(key), event
             match action:
                 case act.Chunk():
@@ -109,7 +109,7 @@ def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Eve
         yield added, action, number, None
 
 
-def _ended_keys(action: act.Action, living: Mapping[tuple[object, ...], object]) -> list[tuple[object, ...]]:
+def _keys_ended_by(action: act.Action, living: Mapping[tuple[object, ...], object]) -> list[tuple[object, ...]]:
     match action:
         case act.Begin() | act.Rollback():
             return list(living)
