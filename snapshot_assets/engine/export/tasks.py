@@ -252,8 +252,7 @@ def write_table(
     Returns:
         Its files; without rows none, or with `keep_empty` one.
     """
-    from snapshot_assets.engine.files.partitions import partitions
-    from snapshot_assets.engine.files.write import write_files
+    from snapshot_assets.engine.files.write import partitions, write_files
 
     attempt, header = new_attempt(), provenance.header
     target = FileTarget(
