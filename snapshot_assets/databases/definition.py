@@ -41,8 +41,7 @@ class Need:
     """An object that tables depend on.
 
     Attributes:
-        kind: Its kind, such as `function`.
-        name: Its name as the source's server prints it, such as `public.f(integer)`.
+        name: As the source's server prints it, such as `public.f(integer)`.
         tables: The tables that cannot be created without it.
         used_by: What depends on it: parts of these tables, or other needs.
         sql: The statements that create it, in order; none if the export could not write them.
@@ -74,10 +73,7 @@ def merge_needs(needs: Iterable[Need]) -> tuple[Need, ...]:
 def recorded_needs(table: TableName, entries: Iterable[NeedEntry], *, expressions: bool = True) -> Iterator[Need]:
     """Yield what a table's document records as needed, each object after those that it needs itself.
 
-    Args:
-        table: The table.
-        entries: The entries in its options.
-        expressions: Whether SQL text of the document is restored, such as defaults and checks.
+    Without `expressions`, such as defaults and checks, less is needed.
     """
     for entry in entries:
         if expressions or not entry.text:
@@ -113,7 +109,7 @@ class ObjectKey:
 
     Attributes:
         kind: The kind of the object, such as `index`, or the property, such as `default`.
-        name: Its name; "" if it has none of its own.
+        name: "" if it has none of its own.
         of: The object or relation to which it belongs.
     """
 

@@ -166,11 +166,7 @@ def target_module(address: DatabaseAddress) -> TargetModule:
 
 
 def refuse_as_target(name: str, kind: str | None) -> None:
-    """Refuse a database into which nothing can be restored.
-
-    Args:
-        name: The database, for the message.
-        kind: Its kind; None if it is not known yet.
+    """Refuse a database of a kind into which nothing can be restored; None is not known yet.
 
     Raises:
         UnknownSourceError: It is no target.
@@ -194,9 +190,7 @@ def scratch_database(address: DatabaseAddress, name: str) -> AbstractContextMana
 
     If a run was killed, its scratch database is dropped when the next one of the same name is created.
 
-    Args:
-        address: A database of the same server, or a file in the same folder; it is not changed.
-        name: Name of the scratch database.
+    The other one is a database of the same server, or a file in the same folder. It is not changed.
 
     Raises:
         UnknownSourceError: See `target_module`.

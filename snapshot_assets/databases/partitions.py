@@ -26,12 +26,9 @@ def relation_names(schema: DatabaseSchema) -> set[TableName]:
 def with_former_partitions(
     schema: DatabaseSchema, newest: DatabaseSchema, older: Mapping[TableName, Sequence[Table]]
 ) -> DatabaseSchema:
-    """Return a schema whose partitions have a place for every row of older documents.
+    """Return what is restored of the newest schema, with partitions that have a place for every row of older documents.
 
-    Args:
-        schema: What is restored of the newest schema.
-        newest: The newest schema: its names are taken.
-        older: By name, the tables as the schemas have them that their files were written with, newest first.
+    `older` has the tables by name, as the schemas have them that their files were written with, newest first.
     """
     if schema.database != "postgresql":
         return schema

@@ -133,6 +133,11 @@ class ForeignKey(Document):
     referenced_columns: tuple[str, ...]
     definition: SqlText | None = None
 
+    @property
+    def referenced(self) -> TableName:
+        """The table to which it refers."""
+        return TableName(self.referenced_schema, self.referenced_table)
+
 
 class Index(Document):
     """An index that no constraint owns: its name and the source's full definition."""

@@ -91,13 +91,9 @@ def lost_limit(type_text: str, becomes: str) -> str:
 
 
 def lost_details(table: Table, options: TableOptions, source: str, others: LostObjects) -> Iterator[str]:
-    """Yield a sentence for each detail of a table that only its own kind of database has.
+    """Yield a sentence for each detail of a table that only its own kind of database, `source`, has.
 
-    Args:
-        table: Its document.
-        options: Its options.
-        source: Kind of its database.
-        others: The objects of the snapshot that have sentences of their own.
+    `others` are the objects of the snapshot that have sentences of their own.
     """
     name = table.table_name
     if options.relation is not None and options.relation in _ROWS_ONLY:
@@ -155,11 +151,7 @@ def _lost_of_partition(table: Table, part: PartitionOptions, source: str, others
 
 
 class LostObjects:
-    """The objects of a snapshot that are not restored into another kind of database.
-
-    Args:
-        schema: The documents of the snapshot; only PostgreSQL's have code.
-    """
+    """The objects of a snapshot that are not restored into another kind of database."""
 
     def __init__(self, schema: DatabaseSchema) -> None:
         self._schema, self._source = schema, schema.database
@@ -213,8 +205,8 @@ class LostObjects:
 def other_method(index: Index) -> bool:
     """Return whether an index names another access method than the default ones."""
     head = _HEAD.match(index.definition.strip())
-    method = head["method"] if head else None
-    return method is not None and method.strip('"').lower() not in _ORDERED
+    method = (head["method"] if head else None) or _ORDERED[0]
+    return method.strip('"').lower() not in _ORDERED
 
 
 def is_plain(index: Index) -> bool:
@@ -231,20 +223,14 @@ def _spellings(column: str) -> str:
     """Return the pattern of a column's name in a definition."""
     quoted = identifier(column)
     plain = [column] if _UNQUOTED.fullmatch(column) else []
-    return f"(?:{'|'.join(map(re.escape, (*plain, quoted, _in_quotes(quoted))))})"
-
-
-def _in_quotes(quoted: str) -> str:
-    """Return a quoted name as DuckDB prints some of them, in single quotes again."""
-    return f"'{quoted}'"
+    again = f"'{quoted}'"  # as DuckDB prints some of them
+    return f"(?:{'|'.join(map(re.escape, (*plain, quoted, again)))})"
 
 
 def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:
     """Return the tables with the foreign keys that DuckDB can have, each after those that it refers to.
 
-    Args:
-        tables: All tables of the restore.
-        lost: Gets a sentence for each foreign key that is left out.
+    A sentence for each foreign key that is left out is added to `lost`.
     """
     by_name = {table.table_name: table for table in tables}
     possible: dict[TableName, Table] = {}
@@ -260,11 +246,11 @@ def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:
 
 
 def _impossible(table: Table, key: ForeignKey, tables: dict[TableName, Table]) -> str:
-    if _referred(key) == table.table_name:
+    if key.referenced == table.table_name:
         return "DuckDB accepts no row that refers to itself, or to one that refers back"
-    referred = tables.get(_referred(key))
+    referred = tables.get(key.referenced)
     if referred is None:
-        return f"{_referred(key)} is not restored"
+        return f"{key.referenced} is not restored"
     if key.referenced_schema != table.schema_name:
         return "DuckDB has no foreign keys between schemas"
     keys = [set(each.columns) for each in (referred.primary_key, *referred.unique) if each is not None]
@@ -278,20 +264,16 @@ def _impossible(table: Table, key: ForeignKey, tables: dict[TableName, Table]) -
 
 def _ordered(tables: dict[TableName, Table], lost: list[str]) -> list[TableName]:
     while True:
-        graph = {name: {_referred(key) for key in table.foreign_keys} for name, table in tables.items()}
+        graph = {name: {key.referenced for key in table.foreign_keys} for name, table in tables.items()}
         try:
             return list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             parent, child = error.args[1][:2]  # each is referred to by the next one
             keys = tables[child].foreign_keys
-            others = [key for key in keys if _referred(key) != parent]
+            others = [key for key in keys if key.referenced != parent]
             lost += (
                 f"Foreign key {key.name} of {child} is left out: DuckDB has no circles of foreign keys."
                 for key in keys
-                if _referred(key) == parent
+                if key.referenced == parent
             )
             tables[child] = tables[child].model_copy(update={"foreign_keys": tuple(others)})
-
-
-def _referred(key: ForeignKey) -> TableName:
-    return TableName(key.referenced_schema, key.referenced_table)

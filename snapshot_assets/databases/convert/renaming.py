@@ -30,9 +30,6 @@ LONGEST = 63
 """Bytes of the longest name in PostgreSQL, which cuts longer ones."""
 
 
-_COLUMNS = "Rename one in the source, or export a view with another name for it."
-
-
 @dataclass(frozen=True)
 class Renaming:
     """Which schemas and tables get which new names; empty renames nothing. A table's own rule precedes its schema's.
@@ -151,10 +148,7 @@ def check_renaming(renaming: Renaming, schema: DatabaseSchema, restored: Collect
 
 
 def check_distinct(named: Iterable[tuple[str, TableName]]) -> None:
-    """Refuse names that two objects would have.
-
-    Args:
-        named: What each object is in the snapshot, and its new name.
+    """Refuse names that two objects would have, given by what each is in the snapshot, and its new name.
 
     Raises:
         PlanError: Two objects would have one name; names them.
@@ -178,11 +172,6 @@ def derived_name(name: str, old: str, new: str) -> str:
     """Return the name of an object that belongs to a table which is renamed: `orders_pkey` becomes `sales_pkey`.
 
     The old table may be in the target too, and indexes, sequences and partitions share its namespace.
-
-    Args:
-        name: The object's name.
-        old: The table's own name.
-        new: The table's new name.
     """
     if old == new:
         return name
@@ -197,8 +186,7 @@ def derived_name(name: str, old: str, new: str) -> str:
 def renamed_foreign_keys(keys: Sequence[ForeignKey], names: Mapping[TableName, TableName]) -> Iterator[ForeignKey]:
     """Yield foreign keys to the new names of the tables that they refer to; their definitions do not change."""
     for key in keys:
-        old = TableName(key.referenced_schema, key.referenced_table)
-        new = names.get(old, old)
+        new = names.get(key.referenced, key.referenced)
         yield key.model_copy(update={"referenced_schema": new.schema, "referenced_table": new.table})
 
 
@@ -209,10 +197,7 @@ def renamed_schemas(
 ) -> tuple[Schema, ...]:
     """Return the documents of schemas by their new names, without those whose tables and views all moved elsewhere.
 
-    Args:
-        schema: The documents.
-        renaming: The new names.
-        options: Returns the options of a schema with new names.
+    `options` returns the options of a schema with new names.
     """
     items: list[Table | View] = [*schema.tables, *schema.views]
     before = {item.schema_name for item in items}
@@ -257,40 +242,28 @@ def clashes(schema: DatabaseSchema) -> Iterator[str]:
     """Yield a sentence for each group of names that differ only in case, which DuckDB ignores."""
     relations = [(each.schema_name, each.name) for each in (*schema.tables, *schema.views)]
     for group in _alike(((name,) for name, _ in relations)):
-        some = _listed(group)
         yield (
-            f"Schemas {some} would be one in DuckDB, which ignores case in names. Give --map-schema"
+            f"Schemas {_listed(group)} would be one in DuckDB, which ignores case in names. Give --map-schema"
             f" {shell_word(written_name(*group[0]))}=<other name>, or choose one with --schemas."
         )
     for group in _alike(relations):
         if len({name for name, _ in group}) == 1:  # else their schemas clash
-            some = _listed(group)
             yield (
-                f"Tables {some} would be one in DuckDB, which ignores case in names. Give --map-table"
+                f"Tables {_listed(group)} would be one in DuckDB, which ignores case in names. Give --map-table"
                 f" {shell_word(written_name(*group[0]))}=<schema>.<other name>, or leave one out with --tables."
             )
     for table in schema.tables:
-        yield from _clashing_parts(table)
-    for what in ("indexes", "sequences"):
-        yield from _clashing_objects(schema, what)
-
-
-def _clashing_parts(table: Table) -> Iterator[str]:
-    for group in _alike((column.name,) for column in table.columns):
-        some = _listed(group)
-        yield f"Columns {some} of {table.table_name} would be one in DuckDB, which ignores case in names. {_COLUMNS}"
-
-
-def _clashing_objects(schema: DatabaseSchema, what: str) -> Iterator[str]:
-    """Yield the indexes or sequences of one schema that would be one; no sequence counts twice."""
-    if what == "indexes":
-        names = [(table.schema_name, index.name) for table in schema.tables for index in table.indexes]
-    else:
-        names = [(each.schema_name, each.name) for table in schema.tables for each in table.sequences]
-    for group in _alike(names):
-        if len({name for name, _ in group}) == 1:
-            some = _listed(group)
-            yield f"{what.capitalize()} {some} would be one in DuckDB, which ignores case in names. Rename one."
+        for columns in _alike((column.name,) for column in table.columns):
+            yield (
+                f"Columns {_listed(columns)} of {table.table_name} would be one in DuckDB, which ignores case in names."
+                " Rename one in the source, or export a view with another name for it."
+            )
+    indexes = [(table.schema_name, index.name) for table in schema.tables for index in table.indexes]
+    sequences = [(each.schema_name, each.name) for table in schema.tables for each in table.sequences]
+    for what, names in (("Indexes", indexes), ("Sequences", sequences)):
+        for group in _alike(names):
+            if len({name for name, _ in group}) == 1:
+                yield f"{what} {_listed(group)} would be one in DuckDB, which ignores case in names. Rename one."
 
 
 def _listed(group: Iterable[tuple[str, ...]]) -> str:
@@ -316,8 +289,7 @@ def too_long(schema: DatabaseSchema) -> tuple[str, ...]:
         names += [("Column", str(ColumnPath(name, column.name)), column.name) for column in relation.columns]
     return tuple(
         f"{what} {shown} has a name of {counted(len(name.encode()), 'byte')}; PostgreSQL has at most {LONGEST}."
-        " Rename it in the"
-        " source, or leave it out."
+        " Rename it in the source, or leave it out."
         for what, shown, name in dict.fromkeys(names)
         if len(name.encode()) > LONGEST
     )

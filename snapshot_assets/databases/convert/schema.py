@@ -34,7 +34,6 @@ from snapshot_assets.format.relations import (
     Schema,
     Sequence,
     Table,
-    TableName,
     UniqueConstraint,
 )
 
@@ -58,13 +57,8 @@ _SILENT_OPTIONS = frozenset(
 def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[DatabaseSchema, tuple[str, ...]]:
     """Return a schema as documents of another kind of database, and what the conversion loses.
 
-    Args:
-        schema: Documents of any kind.
-        kind: The kind of the result.
-        type_for: Returns that kind's type for an Arrow type.
-
-    Returns:
-        The documents, and a sentence for each object that is left out or becomes another type.
+    `type_for` returns that kind's type for an Arrow type. The result has a sentence for each object that is left out
+    or becomes another type.
 
     Raises:
         UnsupportedTypeError: That kind has no type for some columns' Arrow types; names them all.
@@ -83,7 +77,7 @@ def _check_foreign_keys(schema: DatabaseSchema) -> None:
     columns = {table.table_name: {column.name for column in table.columns} for table in schema.tables}
     for table in schema.tables:
         for key in table.foreign_keys:
-            referred = columns.get(TableName(key.referenced_schema, key.referenced_table), key.referenced_columns)
+            referred = columns.get(key.referenced, key.referenced_columns)
             unknown = (set(key.columns) - columns[table.table_name]) | (set(key.referenced_columns) - set(referred))
             if unknown or len(key.columns) != len(key.referenced_columns):
                 pair = f"({', '.join(key.columns)}) to ({', '.join(key.referenced_columns)})"
@@ -112,14 +106,11 @@ class _Conversion:
         self.lost += self._others.sentences()
         return result
 
-    def lose(self, sentence: str) -> None:
-        self.lost.append(sentence)
-
     def takes(self, table: Table) -> bool:
         """Return whether the other kind can hold a table."""
         if table.columns or self._kind != "duckdb":
             return True
-        self.lose(f"Table {table.table_name} is left out: it has no columns, and DuckDB has no such tables.")
+        self.lost.append(f"Table {table.table_name} is left out: it has no columns, and DuckDB has no such tables.")
         return False
 
     def table(self, table: Table) -> Table:
@@ -140,13 +131,12 @@ class _Conversion:
             comment=table.comment,
         )
         if "large_objects" in table.options:
-            self.lose(f"Large objects become rows of table {name}: only {self._source} has them.")
+            self.lost.append(f"Large objects become rows of table {name}: only {self._source} has them.")
         for check in table.checks:
-            self.lose(f"Check {check.name} of {name} is left out: {self._source}'s SQL {check.definition}.")
-        for sentence in lost_details(table, options, self._source, self._others):
-            self.lose(sentence)
+            self.lost.append(f"Check {check.name} of {name} is left out: {self._source}'s SQL {check.definition}.")
+        self.lost += lost_details(table, options, self._source, self._others)
         if others := sorted(set(table.options) - _SILENT_OPTIONS):
-            self.lose(f"Of {name}, {', '.join(others)} are left out: only {self._source} has them.")
+            self.lost.append(f"Of {name}, {', '.join(others)} are left out: only {self._source} has them.")
         return result
 
     def _time_index(self, table: Table, columns: tuple[Column, ...]) -> str | None:
@@ -154,7 +144,9 @@ class _Conversion:
         texts = {column.name for column in columns if column.type.lower() in TEXTS}
         if table.time_index not in texts:
             return table.time_index
-        self.lose(f"Chunks of {table.table_name} cannot be replaced: its times in {table.time_index} become texts.")
+        self.lost.append(
+            f"Chunks of {table.table_name} cannot be replaced: its times in {table.time_index} become texts."
+        )
         return None
 
     def _column(self, table: Table, options: TableOptions, column: Column, sequence: Sequence | None) -> Column:
@@ -166,27 +158,27 @@ class _Conversion:
             self.unsupported.append(f"Column {where} of type {column.type}: {error}")
             return column
         if change := changed_form(column, arrow_type, type_text):
-            self.lose(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
+            self.lost.append(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
         if limit := lost_limit(column.type, type_text):
-            self.lose(f"{limit} of column {where} is left out: {column.type} becomes {type_text}.")
+            self.lost.append(f"{limit} of column {where} is left out: {column.type} becomes {type_text}.")
         if column.generated is not None:
-            self.lose(
+            self.lost.append(
                 f"Column {where} holds the values that {column.generated} had, and is no longer generated:"
                 f" that is {self._source}'s SQL."
             )
         elif column.default is not None and sequence is None:
-            self.lose(f"Default {column.default} of column {where} is left out: it is {self._source}'s SQL.")
+            self.lost.append(f"Default {column.default} of column {where} is left out: it is {self._source}'s SQL.")
         elif column.identity is not None:
             draws = f"draws from {sequence.table_name} by a default" if sequence else "has no default"
-            self.lose(f"Column {where} is no longer an identity column ({column.identity}): it {draws}.")
+            self.lost.append(f"Column {where} is no longer an identity column ({column.identity}): it {draws}.")
         if column.collation is not None:
-            self.lose(f"Collation {column.collation} of column {where} is left out.")
+            self.lost.append(f"Collation {column.collation} of column {where} is left out.")
         return Column(
             name=column.name,
             type=type_text,
             arrow_type=column.arrow_type,
             nullable=column.nullable or options.column(column.name).not_null_not_valid is not None,
-            default=_drawing(sequence) if sequence else None,
+            default=f"nextval({literal(qualified(sequence.table_name))})" if sequence else None,
             comment=column.comment,
         )
 
@@ -203,7 +195,7 @@ class _Conversion:
                 else _draws_from(column.default, sequence)
             )
             if column is None or not fills or column.name in taken:
-                self.lose(f"Sequence {sequence.table_name} of {table.table_name} is left out.")
+                self.lost.append(f"Sequence {sequence.table_name} of {table.table_name} is left out.")
                 continue
             taken.add(column.name)
             yield sequence.model_copy(
@@ -212,20 +204,25 @@ class _Conversion:
 
     def _primary_key(self, table: Table) -> PrimaryKey | None:
         key = table.primary_key
-        if key is None or self._temporal(key.definition, f"Primary key of {table.table_name}"):
+        if key is None or not self._keeps_key(key.definition, f"Primary key of {table.table_name}"):
             return None
-        self._lose_extras(key.definition, f"Primary key of {table.table_name}")
         return PrimaryKey(name=key.name, columns=key.columns)
 
     def _unique(self, table: Table) -> Iterator[UniqueConstraint]:
         for key in table.unique:
             what = f"Unique constraint {key.name} of {table.table_name}"
-            if self._temporal(key.definition, what):
-                continue
-            if "NULLS NOT DISTINCT" in (key.definition or ""):
-                self.lose(f"{what} allows several NULLs: NULLS NOT DISTINCT is left out.")
-            self._lose_extras(key.definition, what)
-            yield UniqueConstraint(name=key.name, columns=key.columns)
+            if self._keeps_key(key.definition, what):
+                yield UniqueConstraint(name=key.name, columns=key.columns)
+
+    def _keeps_key(self, definition: str | None, what: str) -> bool:
+        """Return whether the other kind can have a key; record what it loses."""
+        if self._temporal(definition, what):
+            return False
+        if "NULLS NOT DISTINCT" in (definition or ""):
+            self.lost.append(f"{what} allows several NULLs: NULLS NOT DISTINCT is left out.")
+        if extras := _EXTRAS.findall(definition or ""):
+            self.lost.append(f"{what} is carried over without {' and '.join(extras)}.")
+        return True
 
     def _foreign_keys(self, table: Table) -> Iterator[ForeignKey]:
         for key in table.foreign_keys:
@@ -233,9 +230,9 @@ class _Conversion:
             if self._temporal(key.definition, what):
                 continue
             if reason := self._unsafe(table, key):
-                self.lose(f"{what} is left out: {reason}.")
-                continue
-            yield key.model_copy(update={"definition": None})
+                self.lost.append(f"{what} is left out: {reason}.")
+            else:
+                yield key.model_copy(update={"definition": None})
 
     def possible(self, tables: list[Table]) -> tuple[Table, ...]:
         """Return the tables with the foreign keys that the other kind can have."""
@@ -246,16 +243,12 @@ class _Conversion:
             definitions = {key.name: key.definition or "" for key in self._tables[name].foreign_keys}
             for key in table.foreign_keys:
                 if match := _ACTIONS.search(definitions[key.name]):
-                    self.lose(f"Foreign key {key.name} of {name} is carried over without {match.group()}.")
+                    self.lost.append(f"Foreign key {key.name} of {name} is carried over without {match.group()}.")
         return tuple(by_name.values())
-
-    def _lose_extras(self, definition: str | None, what: str) -> None:
-        if extras := _EXTRAS.findall(definition or ""):
-            self.lose(f"{what} is carried over without {' and '.join(extras)}.")
 
     def _unsafe(self, table: Table, key: ForeignKey) -> str:
         """Return why rows of the source might violate a foreign key in the target; "" if they cannot."""
-        referred = self._tables.get(TableName(key.referenced_schema, key.referenced_table))
+        referred = self._tables.get(key.referenced)
         columns = [table.column(name) for name in key.columns]
         columns += [referred.column(name) for name in key.referenced_columns] if referred else []
         if any(column.carrier is Carrier.TEXT and _MANY_TEXTS.search(column.type) for column in columns):
@@ -267,13 +260,13 @@ class _Conversion:
     def _temporal(self, definition: str | None, what: str) -> bool:
         match = _TEMPORAL.search(definition or "")
         if match:
-            self.lose(f"{what} is left out: only {self._source} supports {match.group()}.")
+            self.lost.append(f"{what} is left out: only {self._source} supports {match.group()}.")
         return match is not None
 
     def _indexes(self, table: Table) -> Iterator[Index]:
         for index in table.indexes:
             if not is_plain(index):
-                self.lose(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
+                self.lost.append(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
                 continue
             head = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {identifier(index.name)}"
             definition = f"{head} ON {qualified(table.table_name)} {identifiers(index.columns)}"
@@ -287,8 +280,3 @@ def _draws_from(default: str | None, sequence: Sequence) -> bool:
     own = f".{sequence.table_name.dotted}"
     plain, wanted = (text.replace('"', "").casefold() for text in (own, f".{named}"))
     return match is not None and (plain.endswith(wanted) or wanted.endswith(plain))
-
-
-def _drawing(sequence: Sequence) -> str:
-    """Return the default that draws from a sequence, for PostgreSQL and DuckDB."""
-    return f"nextval({literal(qualified(sequence.table_name))})"

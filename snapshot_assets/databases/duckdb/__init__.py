@@ -15,13 +15,13 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 
-from snapshot_assets import scratch_folders
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.errors import DatabaseError, UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.scratch_folders import scratch_folder
 
 __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "rename", "scratch", "type_for"]
 
@@ -125,25 +125,14 @@ def type_for(arrow_type: pa.DataType) -> str:
 @contextmanager
 def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
     """Yield the address of a file in a new folder beside the file that is named; see `TargetModule.scratch`."""
-    query = urlsplit(address.uri).query
-    with scratch_folder(Path(path_of(address.uri)).parent, name) as folder:
-        path = quote(str(folder / f"{name}.duckdb"))
-        yield replace(address, uri=f"duckdb://{path}{'?' if query else ''}{query}")
-
-
-@contextmanager
-def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """Yield a new folder, and remove it at the end; see `scratch_folders.scratch_folder`.
-
-    Raises:
-        DatabaseError: It cannot be created.
-    """
+    query, parent = urlsplit(address.uri).query, Path(path_of(address.uri)).parent
     with ExitStack() as stack:
         try:
-            folder = stack.enter_context(scratch_folders.scratch_folder(parent, name))
+            folder = stack.enter_context(scratch_folder(parent, name))
         except OSError as error:
             raise DatabaseError(
-                f"No scratch database can be created in {parent}: {error.strerror}. Create the folder, or make it "
-                "writable."
+                f"No scratch database can be created in {parent}: {error.strerror}. Create the folder, or make it"
+                " writable."
             ) from error
-        yield folder
+        path = quote(str(folder / f"{name}.duckdb"))
+        yield replace(address, uri=f"duckdb://{path}{'?' if query else ''}{query}")

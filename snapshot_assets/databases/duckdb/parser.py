@@ -134,9 +134,7 @@ def _squeezed(text: str) -> str:
 def base_tables(node: Any, hidden: Collection[str] = frozenset()) -> Iterator[dict[str, Any]]:
     """Yield the nodes of the relations that a part of a serialised query reads.
 
-    Args:
-        node: The part.
-        hidden: Names of the expressions (WITH) that it may read in place of relations, in lower case.
+    `hidden` are the names of the expressions (WITH) that it may read in place of relations, in lower case.
     """
     if isinstance(node, list):
         for member in node:
@@ -158,34 +156,29 @@ def base_tables(node: Any, hidden: Collection[str] = frozenset()) -> Iterator[di
             yield from base_tables(member, hidden)
 
 
-def calls(node: Any, macros: Collection[str]) -> Iterator[str]:
-    """Yield the functions of a part of a serialised query that may read relations it does not name.
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield all nodes of a serialised statement."""
+    if isinstance(tree, dict):
+        yield tree
+    for member in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from nodes(member)
 
-    Args:
-        node: The part.
-        macros: The macros of users, in lower case.
-    """
-    members = node if isinstance(node, list) else node.values() if isinstance(node, dict) else ()
-    for member in members:
-        yield from calls(member, macros)
-    if not isinstance(node, dict):
-        return
-    if node.get("type") == "TABLE_FUNCTION":
-        yield str((node.get("function") or {}).get("function_name", "a table function"))
-    elif str(node.get("function_name", "")).lower() in macros:
-        yield str(node["function_name"])
+
+def calls(tree: Any, macros: Collection[str]) -> Iterator[str]:
+    """Yield the calls that may read relations without naming them: of table functions, and of users' macros."""
+    for node in nodes(tree):
+        if node.get("type") == "TABLE_FUNCTION":
+            yield str((node.get("function") or {}).get("function_name", "a table function"))
+        elif str(node.get("function_name", "")).lower() in macros:
+            yield str(node["function_name"])
 
 
 def resolved(
     path: Sequence[str], view: TableName, relations: Mapping[tuple[str, str], TableName], database: str
 ) -> TableName | None:
-    """Return the relation that a name in a view's query means; None if it is none of those given.
+    """Return which of the relations, by names in lower case, a name in a view's query means; None for others.
 
-    Args:
-        path: The parts of the name.
-        view: The view, in whose schema names are looked up first.
-        relations: The relations by schema and name, in lower case.
-        database: Name of the database.
+    Names are looked up in the view's schema first.
     """
     *_, inside, table = map(str.lower, ["", *path])
     candidates = [inside] if inside else [view.schema.lower(), "main"]

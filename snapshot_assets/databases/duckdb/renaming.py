@@ -21,7 +21,7 @@ from snapshot_assets.databases.convert.renaming import (
     renamed_foreign_keys,
     renamed_schemas,
 )
-from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name, resolved
+from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name, nodes, resolved
 from snapshot_assets.databases.duckdb.session import CONFIG
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DocumentError
@@ -118,7 +118,7 @@ class _Documents:
         """Yield the replacements of a table's name before those of its columns."""
         old, new = table.table_name, self._relations[table.table_name]
         columns = {column.name.lower() for column in table.columns}
-        for node in _nodes(self._tree(query)):
+        for node in nodes(self._tree(query)):
             names = node.get("column_names") if node.get("type") == "COLUMN_REF" else None
             if names and len(names) > 1 and names[0].lower() == old.table.lower() not in columns:
                 start, end = _place(query.encode(), node, names)
@@ -155,7 +155,7 @@ class _Documents:
         return changed
 
     def _refuse_qualified_columns(self, tree: Any, view: View) -> None:
-        for node in _nodes(tree):
+        for node in nodes(tree):
             names = node.get("column_names") if node.get("type") == "COLUMN_REF" else None
             named = self._known.get((names[0].lower(), names[1].lower())) if names and len(names) > 2 else None
             if names and named is not None and named != self._relations[named]:
@@ -172,14 +172,14 @@ class _Documents:
 
     def _named(self, tree: Any, raw: bytes, within: TableName) -> Iterator[_Edit]:
         """Yield the replacements of the names of types and sequences that follow a renamed schema."""
-        for node in _nodes(tree):
+        for node in nodes(tree):
             if node.get("type") == "TYPE":
                 path = node["qualified_name"]["path"]
                 old = resolved(path, within, self._types, "")
                 if old is not None and (new := self._by_schema(old)) != old:
                     yield _Edit(*_place(raw, node, path), qualified(new))
             elif node.get("type") == "FUNCTION" and node["function_name"].lower() in _DRAWS:
-                for constant in _nodes(node["arguments"]):
+                for constant in nodes(node["arguments"]):
                     yield from self._sequence(constant, raw, within)
 
     def _sequence(self, node: Mapping[str, Any], raw: bytes, within: TableName) -> Iterator[_Edit]:
@@ -212,14 +212,6 @@ def _with_own_names(schema: Schema) -> Schema:
     sequences = tuple(each.model_copy(update=own) for each in options.sequences)
     renamed = options.model_copy(update={"types": types, "sequences": sequences})
     return schema.model_copy(update={"options": renamed.values()})
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield all nodes of a serialised statement."""
-    if isinstance(tree, dict):
-        yield tree
-    for member in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _nodes(member)
 
 
 def _parts(name: bytes) -> list[str]:

@@ -197,10 +197,10 @@ def _file_state(path: str, alias: str) -> str:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise DuckDB's errors inside as the package's own.
+    """Raise DuckDB's errors inside as the package's own, of an operation such as `DuckDB 'shop': reading main.orders`.
 
-    Args:
-        doing: The operation, such as `DuckDB 'shop': reading main.orders`.
+    DuckDB has one class for all errors of files, and a stream of Arrow breaks off with other classes, so that some are
+    told apart by their texts.
     """
     try:
         yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -17,7 +16,7 @@ from duckdb.sqltypes import DuckDBPyType
 from snapshot_assets.databases.definition import FailedStatement, Rehearsal, Statement
 from snapshot_assets.databases.duckdb import memory_limit_of, path_of
 from snapshot_assets.databases.duckdb.ddl import Lacking
-from snapshot_assets.databases.duckdb.ddl.tables import TARGET
+from snapshot_assets.databases.duckdb.ddl.tables import TARGET, has_key, without_keys
 from snapshot_assets.databases.duckdb.parser import check_statement
 from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
@@ -34,7 +33,6 @@ from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotE
 from snapshot_assets.format.relations import Table, TableName
 
 _LOG = logging.getLogger(__name__)
-_EXISTS = re.compile(r"already exists|already has a primary key|only one primary key", re.IGNORECASE)
 _STREAM = "snapshot_assets_stream"
 _COLUMNS = """
     SELECT c.schema_oid, c.table_name, c.column_name, v.view_oid IS NOT NULL FROM duckdb_columns() c
@@ -181,21 +179,19 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         """
         macros = [] if self._opened is None else self.rows(_MACROS, [TARGET])
         lacking = (each for each in statements if isinstance(each, Lacking) and not macros)
-        return Rehearsal((*(FailedStatement(each, each.reason) for each in lacking), *self._taken(statements)))
-
-    def _taken(self, statements: Sequence[Statement]) -> list[FailedStatement]:
-        """Return the statements of indexes whose names are taken."""
-        if self._opened is None:
-            return []
-        schemas = self.schema_names()
-        taken = {(schemas[schema].lower(), name.lower()) for schema, name in self.rows(_INDEXES, [TARGET])}
-        failed = []
+        failed = [FailedStatement(each, each.reason) for each in lacking]
+        taken = set() if self._opened is None else self._index_names()
         for each in statements:
             if each.table is not None and each.key.kind == "index":
                 name = str(each.key.name)
                 if (each.table.schema.lower(), name.lower()) in taken:
                     failed.append(FailedStatement(each, f"an index {name} is in schema {each.table.schema} already"))
-        return failed
+        return Rehearsal(tuple(failed))
+
+    def _index_names(self) -> set[tuple[str, str]]:
+        """Return schema and name of the file's indexes, in lower case."""
+        schemas = self.schema_names()
+        return {(schemas[schema].lower(), name.lower()) for schema, name in self.rows(_INDEXES, [TARGET])}
 
     def close(self) -> None:
         """Close the file."""
@@ -226,11 +222,21 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         own, name = f"{identifier(TARGET)}.", literal(TARGET)
         return tuple(sql.replace(own, "").replace(name, "current_database()") for sql in step.by_hand)
 
-    def _exists_already(self, error: SnapshotError, kind: str) -> bool:
-        return bool(_EXISTS.search(str(error)))
+    def _exists_already(self, error: SnapshotError, step: SchemaStep) -> bool:
+        # DuckDB raises the same class for what is missing, so the catalog decides.
+        if step.table is None or not isinstance(error.__cause__, duckdb.CatalogException):
+            return False
+        if step.kind == "index":
+            return (step.table.schema.lower(), str(step.key.name).lower()) in self._index_names()
+        if step.kind == "primary key":
+            return bool(self._rows(has_key(step.table, "PRIMARY KEY"), f"looking for {step.key}"))
+        if not step.makes_relation and step.kind != "foreign key":
+            return False
+        wanted = step.table if step.makes_relation else without_keys(step.table)
+        return any(each.what != "sequence" for each in self.existing([wanted]).values())
 
     def _violated(self, error: SnapshotError) -> bool:
-        return "Constraint Error" in str(error)
+        return isinstance(error.__cause__, duckdb.ConstraintException)
 
     def cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """Return the connection itself, for all statements of a transaction."""

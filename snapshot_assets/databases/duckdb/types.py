@@ -83,12 +83,7 @@ _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
 
 
 def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
-    """Choose how a column travels.
-
-    Args:
-        kind: Its type.
-        wanted: The plan's override, or None for the type's own carrier.
-        where: The column's name, for error messages.
+    """Choose how a column of a type travels: as the plan wants, or else as the type does.
 
     Raises:
         UnsupportedTypeError: The type has no exact carrier.
@@ -108,12 +103,8 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
 def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> tuple[pa.DataType, str]:
     """Return how a column is loaded: the Arrow type of the stream, and the SQL expression of the value.
 
-    The file's type casts to that Arrow type without loss. The expression names the streamed column as the table does.
-
-    Args:
-        table: Its table, for messages.
-        column: Its document, with the carrier and Arrow type of the file.
-        kind: Its type in the target.
+    The column's document has the carrier and Arrow type of the file, which casts to that of the stream without loss;
+    `kind` is its type in the target. The expression names the streamed column as the table does.
 
     Raises:
         DatabaseError: Values of that carrier do not fit the type.

@@ -39,16 +39,12 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def unfit_condition(value: str, kind: DuckDBPyType, depth: int = 0) -> str | None:
-    """Return the condition under which a value does not fit; None for a type all of whose values do.
+    """Return the condition under which a value, given in SQL, does not fit; None for a type all of whose values do.
 
-    Args:
-        value: SQL expression of the value.
-        kind: Its type.
-        depth: Number of lists around it.
+    `depth` is the number of lists around it.
     """
-    members = (
-        [(name, child) for name, child in kind.children if isinstance(child, DuckDBPyType)] if _nested(kind) else []
-    )
+    nested = kind.id in ("list", "array", "map", "struct")
+    members = [(name, child) for name, child in kind.children if isinstance(child, DuckDBPyType)] if nested else []
     match kind.id, members:
         case "list" | "array", [(_, child), *_]:
             return _any(value, child, depth)
@@ -65,18 +61,12 @@ def unfit_condition(value: str, kind: DuckDBPyType, depth: int = 0) -> str | Non
     return None
 
 
-def _nested(kind: DuckDBPyType) -> bool:
-    return kind.id in ("list", "array", "map", "struct")
-
-
 def _any(lists: str, kind: DuckDBPyType, depth: int) -> str | None:
     name = f"x{depth}"
     condition = unfit_condition(name, kind, depth + 1)
-    return (
-        None
-        if condition is None
-        else f"coalesce(list_bool_or(list_transform({lists}, lambda {name}: {condition})), false)"
-    )
+    if condition is None:
+        return None
+    return f"coalesce(list_bool_or(list_transform({lists}, lambda {name}: {condition})), false)"
 
 
 def _or(conditions: list[str | None]) -> str | None:

@@ -23,9 +23,6 @@ _LATER = ("search_path",)
 _AT_FIRST = {"client_encoding": "SQL_ASCII"}
 """Other values in the packet: the driver reads all names of types, which in an SQL_ASCII database may be no UTF-8."""
 
-_NO_OPTIONS = re.compile(r"\boptions\b|startup parameter", re.IGNORECASE)
-"""Messages of poolers that take no settings at the start, such as PgBouncer."""
-
 _SPECIAL, _ESCAPED = re.compile(r"[\\ ]"), r"\\\g<0>"
 
 _refused: dict[str, set[str]] = {}
@@ -58,11 +55,12 @@ def connect(uri: str, settings: Mapping[str, str]) -> adbc.Connection:
 
 
 def _named(sent: Mapping[str, str], message: str) -> set[str]:
-    """Return the settings to which a message objects."""
-    if not is_of_server(message):
-        return set()
-    named = {name for name in sent if re.search(rf"\b{name}\b", message, re.IGNORECASE)}
-    return set(sent) if _NO_OPTIONS.search(message) else named
+    """Return the settings to which a message objects, by the names in it, which no language translates.
+
+    Poolers that take no settings at the start, such as PgBouncer, name the packet's parameter `options`.
+    """
+    words = set(re.findall(r"\w+", message.lower())) if is_of_server(message) else set()
+    return {name for name in sent if "options" in words or name.lower() in words}
 
 
 def _with_options(uri: str, settings: Mapping[str, str]) -> str:

@@ -111,9 +111,7 @@ def rounds(found: str, expected: str) -> bool:
 def smaller_limit(found: str, expected: str) -> int | None:
     """Return how long a value may be for a type, if the expected type has longer ones; else None.
 
-    Args:
-        found: The type that a column has: of characters, bits, or numbers.
-        expected: The type of the values, whose digits after the decimal point all fit.
+    The digits of numbers after the decimal point all fit.
     """
     existing, wanted = _LIMITS.search(found), _LIMITS.search(expected)
     if existing is None or not found.startswith(("character", "bit", "numeric")):

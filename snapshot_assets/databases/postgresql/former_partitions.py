@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
@@ -28,12 +27,9 @@ _KEPT = {"partition_by", "persistence", "access_method", "storage_parameters", "
 
 
 def with_former_partitions(table: Table, older: Iterable[Table], taken: set[TableName]) -> Table:
-    """Return a table that has a place for every row of older documents.
+    """Return a table of the newest schema with a place for every row of older documents, given from the newest on.
 
-    Args:
-        table: The table as the newest schema has it.
-        older: The table as the schemas have it that its files were written with, newest first.
-        taken: Names that no partition can get; those of the partitions that are brought back are added.
+    No partition can get a name of `taken`; the names of those that are brought back are added to it.
     """
     options = TableOptions.of(table)
     if options.partition_by is None:
@@ -110,9 +106,8 @@ class _Places:
         self, parent: TableName, wanted: TableName, bounds: str, older: PartitionOptions | None = None
     ) -> TableName:
         name, above = self._free(wanted), self._named[parent]
-        keys = _keys_of_partition(above) if isinstance(above, PartitionOptions) else _keys_of_table(self._table)
         kept = older.model_dump(include=_KEPT) if older is not None else {}
-        own = _keys_of_place(name, parent, keys)
+        own = _keys_below(name, above if isinstance(above, PartitionOptions) else self._table)
         self._append(
             PartitionOptions(
                 schema_name=name.schema, name=name.table, of=parent, bounds=bounds, **kept, **own, former=True
@@ -130,40 +125,25 @@ class _Places:
         return name
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """Name and definition of a relation's constraints with an index, and of its other indexes."""
-
-    constraints: tuple[tuple[str, str], ...]
-    indexes: tuple[tuple[str, str], ...]
-
-
-def _keys_of_table(table: Table) -> _Keys:
-    keys = [(key.name, key.definition) for key in (table.primary_key, *table.unique) if key is not None]
-    keys += [(check.name, check.definition) for check in table.checks if check.definition.startswith("EXCLUDE")]
-    named = tuple((name, definition) for name, definition in keys if name and definition)
-    return _Keys(named, tuple((index.name, index.definition) for index in table.indexes))
-
-
-def _keys_of_partition(part: PartitionOptions) -> _Keys:
-    return _Keys(*(tuple((each.name, each.definition) for each in parts) for parts in (part.keys, part.indexes)))
-
-
-def _keys_of_place(name: TableName, parent: TableName, keys: _Keys) -> dict[str, list[PartitionPart]]:
+def _keys_below(name: TableName, parent: Table | PartitionOptions) -> dict[str, list[PartitionPart]]:
     """Return the constraints and indexes by which a partition takes part in those of its parent."""
+    if isinstance(parent, Table):
+        keys = [(key.name, key.definition) for key in (parent.primary_key, *parent.unique) if key is not None]
+        keys += [(check.name, check.definition) for check in parent.checks if check.definition.startswith("EXCLUDE")]
+    else:
+        keys = [(key.name, key.definition) for key in parent.keys]
 
-    def row(of: str, definition: str) -> PartitionPart:
-        return PartitionPart(name=derived_name(of, parent.table, name.table), definition=definition, parent=of)
+    def part(of: str, definition: str) -> PartitionPart:
+        return PartitionPart(name=derived_name(of, parent.name, name.table), definition=definition, parent=of)
 
     indexes = []
-    for of, definition in keys.indexes:
-        if (match := INDEX.fullmatch(definition.strip().removesuffix(";"))) is not None:
+    for index in parent.indexes:
+        if (match := INDEX.fullmatch(index.definition.strip().removesuffix(";"))) is not None:
             using = f" USING {match['method']}" if match["method"] else ""
-            own = identifier(derived_name(of, parent.table, name.table))
+            own = identifier(derived_name(index.name, parent.name, name.table))
             head = f"CREATE {match['unique'] or ''}INDEX {own} ON {qualified(name)}"
-            indexes.append(row(of, f"{head}{using} {match['rest']}"))
-    constraints = [row(of, definition) for of, definition in keys.constraints]
-    return {"constraints": constraints, "indexes": indexes}
+            indexes.append(part(index.name, f"{head}{using} {match['rest']}"))
+    return {"constraints": [part(of, definition) for of, definition in keys if of and definition], "indexes": indexes}
 
 
 def _disjoint(one: str, other: str) -> bool:

@@ -26,10 +26,10 @@ from snapshot_assets.databases.definition import (
     Unchecked,
 )
 from snapshot_assets.databases.postgresql.ddl.checked_sql import qualified_name
+from snapshot_assets.databases.postgresql.existing_types import names_of
 from snapshot_assets.databases.postgresql.quiet import every_row
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.protocol.ledger import LEDGER
-from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 
@@ -177,19 +177,17 @@ class _Attempt:
             self._connection.execute("RELEASE SAVEPOINT rehearsed", doing)
         except SnapshotError as error:
             self._connection.execute("ROLLBACK TO SAVEPOINT rehearsed", doing)
+            message = str(error.attributes.get("reason", error))
             if isinstance(error, TransientError) or str(error.attributes.get("sqlstate")).startswith(_ENDS):
-                return f"{statement.key} could not be tried: {_message_of(error)}"
+                return f"{statement.key} could not be tried: {message}"
             lacks = error.attributes.get("sqlstate") in _LACKING
-            self.failed.append(FailedStatement(statement, _message_of(error), _holds_rows(statement), lacks))
+            self.failed.append(FailedStatement(statement, message, _holds_rows(statement), lacks))
         return ""
 
     def rehearsal(self, left_out: Mapping[Statement, str]) -> Rehearsal:
         """Return what failed by itself, what belongs to that, and what is unknown.
 
-        What lacks something is unknown if that may be what was not tried.
-
-        Args:
-            left_out: The statements that were not run, and why.
+        What lacks something is unknown if that may be what was not tried. `left_out` was not run, for a reason each.
         """
         untried = dict.fromkeys(self.rest, self.ended) | dict(left_out)
         absent: dict[ObjectKey, ObjectKey | str] = {each.key: reason for each, reason in untried.items()}
@@ -236,10 +234,6 @@ def _may_lack(statement: Statement, left_out: Mapping[Statement, str]) -> str | 
     return next(reasons, None)
 
 
-def _message_of(error: SnapshotError) -> str:
-    return str(error.attributes.get("reason", error))
-
-
 def _unchecked(statements: Iterable[Statement]) -> Iterator[FailedStatement]:
     """Yield those of the statements that an import refuses to run."""
     for each in statements:
@@ -253,9 +247,8 @@ def _holds_rows(statement: Statement) -> bool:
 
 def _without_rows(sql: str) -> str:
     """Return the statement of a materialized view so that its query does not run; others do not change."""
-    if sql.startswith("REFRESH MATERIALIZED VIEW "):
-        return f"{sql.removesuffix(' WITH DATA')} WITH NO DATA"
-    fills = sql.startswith("CREATE MATERIALIZED VIEW ") and sql.endswith(" WITH DATA")
+    created = sql.startswith("CREATE MATERIALIZED VIEW ") and sql.endswith(" WITH DATA")
+    fills = created or sql.startswith("REFRESH MATERIALIZED VIEW ")
     return f"{sql.removesuffix(' WITH DATA')} WITH NO DATA" if fills else sql
 
 
@@ -271,8 +264,9 @@ def unsafe(connection: PostgresqlConnection, statements: Sequence[Statement]) ->
     code = any(each.key.kind in _CODE for each in statements)
     found = {}
     for each in statements:
-        locked = sorted(str(name) for name in _locked(each) if _locks(each, existing.get(name)))
-        if locked and not any(connection.rows(query, f"rehearsing {each.key}") for query in each.skips):
+        there = [existing[name] for name in _locked(each) if name in existing]
+        locks = any(not is_sequence or each.sql.startswith("ALTER SEQUENCE ") for is_sequence in there)
+        if locks and not any(connection.rows(query, f"rehearsing {each.key}") for query in each.skips):
             found[each] = "they would lock what exists in the target"
         elif code and _evaluates(each.sql):
             found[each] = "they may call functions of the snapshot"
@@ -283,7 +277,7 @@ def _existing(connection: PostgresqlConnection, names: set[TableName]) -> dict[T
     """Return those of the tables and sequences that exist, and whether each is a sequence."""
     if not names:
         return {}
-    listed = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in sorted(names))
+    listed = names_of(sorted(names))
     rows = connection.rows(_EXISTING.format(names=listed), "looking up tables")
     return {TableName(row["schema"], row["name"]): row["sequence"] for row in rows}
 
@@ -299,11 +293,6 @@ def _locked(statement: Statement) -> Iterator[TableName]:
     for match in _QUALIFIED.finditer(sql):
         if name := qualified_name(match.group()):  # else a number
             yield name
-
-
-def _locks(statement: Statement, is_sequence: bool | None) -> bool:
-    """Return whether a statement locks a table or sequence that it names; None is neither."""
-    return is_sequence is False or (is_sequence is True and statement.sql.startswith("ALTER SEQUENCE "))
 
 
 def _evaluates(sql: str) -> bool:

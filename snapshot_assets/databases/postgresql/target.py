@@ -37,7 +37,7 @@ from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.value_limits import unfit_values
-from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, receivers_query, write_form
+from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, write_form
 from snapshot_assets.databases.protocol.driver_batches import Feed
 from snapshot_assets.databases.protocol.references import Reference
 from snapshot_assets.databases.protocol.source import DatabaseAddress
@@ -228,9 +228,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             feed = Feed(batches, table.arrow_schema())
             insert_large_objects(self, table, feed.portions(_PORTION_BYTES))
             return feed.rows
-        return self._insert_rows(table, batches)
-
-    def _insert_rows(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         columns = self._write_forms(table)
         schema = pa.schema([(name, each.arrow_type) for name, each in columns.items()])
         feed = Feed(batches, schema, {name: each.encode for name, each in columns.items() if each.encode is not None})
@@ -249,8 +246,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         return feed.rows
 
     def _write_forms(self, table: Table) -> dict[str, WriteForm]:
-        name = table.table_name
-        found = receivers(self.rows(receivers_query(name), f"looking up the types of {name}"))
+        found = receivers(self, table.table_name)
         stored = {column.name: column for column in table.columns if column.generated is None}
         plain = {each: write_form(column, Receiver(column.type)) for each, column in stored.items()}
         forms = plain | {each: write_form(stored[each], found[each]) for each in stored.keys() & found.keys()}
@@ -289,11 +285,14 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         names = [each.table for each in asked]
         alone = self._alone(names) - forced(self, names)
         shared = iter(super()._answers([each for each in asked if each.table in alone], doing))
-        return [next(shared) if each.table in alone else self._answer(each, doing) for each in asked]
-
-    def _answer(self, asked: Question, doing: str) -> Any:
-        with only_reading(self, asked.table, nested=self._transacting):
-            return super()._answers([asked], doing)[0]
+        answers: list[Any] = []
+        for each in asked:
+            if each.table in alone:
+                answers.append(next(shared))
+                continue
+            with only_reading(self, each.table, nested=self._transacting):
+                answers += super()._answers([each], doing)
+        return answers
 
     def _delete_rows(self, load: Load, doing: str) -> None:
         if is_large_objects(load.table):

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.postgresql.wire.arrays import arrays
 from snapshot_assets.databases.postgresql.wire.layout import Encoder
 from snapshot_assets.databases.postgresql.wire.numbers import decimals
@@ -43,8 +44,8 @@ WITH RECURSIVE base (of, id) AS (
     FROM base JOIN pg_catalog.pg_type t ON t.oid = base.id
     LEFT JOIN pg_catalog.pg_proc p ON p.oid = t.typreceive LEFT JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 )
-SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, r.function,
-    r.element::pg_catalog.int8 AS element, e.function AS element_function,
+SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, coalesce(r.function, '') AS function,
+    r.element::pg_catalog.int8 AS element, coalesce(e.function, '') AS element_function,
     pg_catalog.current_setting('server_version_num')::pg_catalog.int4 AS server
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -58,7 +59,6 @@ class Receiver:
     """How a column of the target receives values.
 
     Attributes:
-        type: The column's type.
         function: Name in C of the internal function that reads a value's bytes; empty for others.
         element: Oid of the elements' type; 0 if the type is no array.
         element_function: `function` of the elements' type.
@@ -116,28 +116,15 @@ _WIDENED = {
 """Arrow types that the driver cannot write, and the type to cast them to."""
 
 
-def receivers_query(table: TableName) -> str:
-    """Return the query for the receivers of a table's columns."""
-    return _RECEIVERS.format(schema=literal(table.schema), name=literal(table.table))
-
-
-def receivers(rows: list[dict[str, Any]]) -> Mapping[str, Receiver]:
-    """Return the receivers by column, from the rows of `receivers_query`."""
-    return {
-        row["name"]: Receiver(
-            row["type"], row["function"] or "", row["element"], row["element_function"] or "", row["server"]
-        )
-        for row in rows
-    }
+def receivers(connection: PostgresqlConnection, table: TableName) -> dict[str, Receiver]:
+    """Return the receivers of a table by column."""
+    query = _RECEIVERS.format(schema=literal(table.schema), name=literal(table.table))
+    rows = connection.rows(query, f"looking up the types of {table}")
+    return {row.pop("name"): Receiver(**row) for row in rows}
 
 
 def write_form(column: Column, receiver: Receiver) -> WriteForm:
-    """Return how a column of a PostgreSQL table is loaded.
-
-    Args:
-        column: Its document, from PostgreSQL or from another kind of database with the type of `type_for`.
-        receiver: The target's column.
-    """
+    """Return how a column is loaded, whose document is PostgreSQL's, or another database's with types of `type_for`."""
     name, arrow_type = identifier(column.name), column.arrow_field().type
     if column.carrier is Carrier.TEXT:
         if (encode := receiver.encoder) is not None:
@@ -148,7 +135,7 @@ def write_form(column: Column, receiver: Receiver) -> WriteForm:
     if pa.types.is_nested(arrow_type):
         return _nested(column, name)
     if receiver.function == "time_recv" and pa.types.is_time(arrow_type):
-        return WriteForm(pa.int64(), receiver.type, name, _microseconds)
+        return WriteForm(pa.int64(), receiver.type, name, lambda values: values.cast(pa.time64("us")).view(pa.int64()))
     if (encode := _native_encoder(arrow_type, receiver.function)) is not None:
         return WriteForm(pa.binary(), receiver.type, name, encode)
     return _scalar(arrow_type, column.type, name)
@@ -171,19 +158,11 @@ def _native_encoder(arrow_type: pa.DataType, function: str) -> Encoder | None:
     """Return the encoder of a native type that the driver does not write; None if it does, or there is none."""
     if function == "uuid_recv" and arrow_type == pa.binary(16):
         return lambda values: values.cast(pa.binary())
-    if function == "numeric_recv" and _is_short_decimal(arrow_type):
+    if function == "numeric_recv" and pa.types.is_decimal128(arrow_type) and arrow_type.scale >= 0:
         return decimals
     if function == "numeric_recv" and arrow_type == pa.uint64():
         return lambda values: decimals(values.cast(pa.decimal128(20)))
     return None
-
-
-def _microseconds(values: pa.Array) -> pa.Array:
-    return values.cast(pa.time64("us")).view(pa.int64())
-
-
-def _is_short_decimal(arrow_type: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal128(arrow_type) and arrow_type.scale >= 0)
 
 
 def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> WriteForm:
@@ -191,9 +170,9 @@ def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> WriteForm:
         return WriteForm(pa.string(), "text", f"{name}::{type_text}")
     if type_text == "text":  # also of values for which PostgreSQL has no type
         return WriteForm(pa.string(), "text", name)
-    if pa.types.is_fixed_size_binary(arrow_type) and type_text == "uuid":
-        return WriteForm(pa.binary(), "bytea", f"pg_catalog.encode({name}, 'hex')::pg_catalog.uuid")
     if pa.types.is_fixed_size_binary(arrow_type):
+        if type_text == "uuid":
+            return WriteForm(pa.binary(), "bytea", f"pg_catalog.encode({name}, 'hex')::pg_catalog.uuid")
         return WriteForm(pa.binary(), type_text, name)
     return WriteForm(_WIDENED.get(arrow_type, arrow_type), type_text, name)
 

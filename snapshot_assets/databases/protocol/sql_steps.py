@@ -69,10 +69,10 @@ class SqlSteps(ABC):
         """Set what makes indexes fast, until the transaction ends."""
         return
 
-    def _exists_already(self, error: SnapshotError, kind: str) -> bool:
+    def _exists_already(self, error: SnapshotError, step: SchemaStep) -> bool:
         """Return whether a step failed because its object is there, by the database's error."""
         state = error.attributes.get("sqlstate")
-        return state in _EXISTS or (kind == "primary key" and state == _SECOND_KEY)
+        return state in _EXISTS or (step.kind == "primary key" and state == _SECOND_KEY)
 
     def _violated(self, error: SnapshotError) -> bool:
         """Return whether a step failed because rows contradict it, by the database's error."""
@@ -270,7 +270,7 @@ class SqlSteps(ABC):
             # Its own partitions may take the rows, also if the server refuses this one for want of a right: it asks for
             # rights before it compares bounds. Loading fails if a row has no place.
             status = "kept"
-        elif self._exists_already(error, step.kind):
+        elif self._exists_already(error, step):
             # Where only the error tells that it is there, a name that was taken before is taken still.
             proven = any(each.there for each in step.statements)
             tried = prior is not None and (prior.status in ("failed", "made") or (prior.status == "taken" and proven))

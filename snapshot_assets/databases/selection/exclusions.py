@@ -88,7 +88,7 @@ class _Stripped:
     def _keeps_foreign(self, key: ForeignKey) -> bool:
         if not self._keeps("foreign key", key.name, key.columns):
             return False
-        referenced = self._every.get(TableName(key.referenced_schema, key.referenced_table), Hidden())
+        referenced = self._every.get(key.referenced, Hidden())
         why = referenced.why(key.referenced_columns)
         if why is not None:
             self._lost.append(f"foreign key {identifier(key.name)} (of {key.referenced_table}, {why})")

@@ -257,7 +257,7 @@ def parents_first(chunk: ChunkFiles) -> ChunkFiles:
     references = []
     for name, table in tables.items():
         for key in table.foreign_keys:
-            parent = TableName(key.referenced_schema, key.referenced_table)
+            parent = key.referenced
             references.append(Reference(key.name, name, name, parent, parent, match=""))
     places = {name: place for place, name in enumerate(tables_parents_first(sorted(tables), references))}
     return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: places[plan.table.table_name])))

@@ -95,7 +95,7 @@ class _Defining:
                 impossible.add(key)
                 self._lost.append(f"{capital(str(key))} is left out: {failed.message}.")
         kept = (each for each in definition.after if each.key not in impossible)
-        after = tuple(Lacking.of(each, lacking[each.key]) if each.key in lacking else each for each in kept)
+        after = tuple(Lacking(**vars(each), reason=lacking[each.key]) if each.key in lacking else each for each in kept)
         return replace(definition, after=after, lost=tuple(self._lost), refused=tuple(refused))
 
     def _table(self, table: Table) -> Table:
@@ -220,11 +220,6 @@ class Lacking(Statement):
     """
 
     reason: str = ""
-
-    @classmethod
-    def of(cls, made: Statement, reason: str) -> Lacking:
-        """Return a statement as one that lacks something."""
-        return cls(made.key, made.sql, made.table, made.unless, made.there, made.reads, reason)
 
 
 def rehearse(statements: Iterable[Statement]) -> list[FailedStatement]:

@@ -28,13 +28,7 @@ def target_name(name: TableName) -> str:
 
 
 def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
-    """Return the statement that creates a table.
-
-    Args:
-        table: Its document, with types as DuckDB writes them.
-        texts: Checks the document's SQL.
-        keys: Whether to create its keys with it.
-    """
+    """Return the statement that creates a table, of whose document DuckDB wrote the types, with its keys or without."""
     name = table.table_name
     parts = []
     for column in table.columns:
@@ -58,24 +52,24 @@ def _keys(table: Table) -> list[str]:
     parts = [f"PRIMARY KEY {identifiers(table.primary_key.columns)}"] if table.primary_key is not None else []
     parts += [f"UNIQUE {identifiers(unique.columns)}" for unique in table.unique]
     for key in table.foreign_keys:
-        referenced = qualified((key.referenced_schema, key.referenced_table))
+        referenced = qualified(key.referenced)
         parts.append(
             f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {referenced} {identifiers(key.referenced_columns)}"
         )
     return parts
 
 
-def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
-    """Yield the statements that create a second table with all keys, move the rows, and drop the first.
+def without_keys(name: TableName) -> TableName:
+    """Return the name of a table with the rows of one that is created a second time, until these are moved."""
+    return TableName(name.schema, f"{name.table} without keys")
 
-    Args:
-        table: Its document, with the foreign keys that are possible.
-        texts: Checks the document's SQL.
-    """
+
+def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
+    """Yield the statements that create a second table with all keys, move the rows, and drop the first."""
     name = table.table_name
     key = ObjectKey("foreign keys", of=name)
-    referred = tuple(TableName(key.referenced_schema, key.referenced_table) for key in table.foreign_keys)
-    loaded = TableName(name.schema, f"{name.table} without keys")
+    referred = tuple(key.referenced for key in table.foreign_keys)
+    loaded = without_keys(name)
     new, old = target_name(name), target_name(loaded)
     stored = ", ".join(identifier(column.name) for column in table.columns if column.generated is None)
     for index in table.indexes:  # when it is tried again, these are there, and would keep the table from being renamed
@@ -88,12 +82,13 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
     yield Statement(key, f"DROP TABLE {old}", name)
 
 
-def has_key(name: TableName, kind: str, columns: Iterable[str]) -> str:
-    """Return the query that yields a row if a table has a key of a kind, `PRIMARY KEY` or `UNIQUE`."""
+def has_key(name: TableName, kind: str, columns: Iterable[str] | None = None) -> str:
+    """Return the query that yields a row if a table has a `PRIMARY KEY` or `UNIQUE` key, of these columns or any."""
+    of_columns = "" if columns is None else f" AND constraint_column_names = [{', '.join(map(literal, columns))}]"
     return (
         f"SELECT 1 AS found FROM duckdb_constraints() WHERE database_name = {literal(TARGET)}"
         f" AND schema_name = {literal(name.schema)} AND table_name = {literal(name.table)}"
-        f" AND constraint_type = {literal(kind)} AND constraint_column_names = [{', '.join(map(literal, columns))}]"
+        f" AND constraint_type = {literal(kind)}{of_columns}"
     )
 
 
@@ -127,10 +122,6 @@ def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> 
     """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
 
     It does not set a sequence back that is further already.
-
-    Args:
-        sequence: Its document.
-        columns: Tables with their columns whose defaults draw from it.
     """
     name = target_name(sequence.table_name)
     now = (

@@ -209,11 +209,9 @@ def _tree(session: DuckDBSession, view: TableName, definition: str) -> Any:
 
 
 def without_hidden_types(schema: DatabaseSchema, hidden: Collection[str]) -> DatabaseSchema:
-    """Return documents without the types that occur in hidden columns and in no exported one.
+    """Return documents without the types that occur in hidden columns, given written out, and in no exported one.
 
-    Args:
-        schema: The documents.
-        hidden: The types of the hidden columns, written out.
+    The labels of an enum reveal values of its column. DuckDB does not record which columns use a type.
     """
     columns = [column.type for table in schema.tables for column in table.columns]
     columns += [column.type for view in schema.views for column in view.columns]

@@ -79,14 +79,7 @@ class _Relation:
 
 
 class TableReader:
-    """Describes the tables and views of an open database.
-
-    Args:
-        schemas: The names of its schemas by object id.
-
-    Attributes:
-        relations: The tables and views by name.
-    """
+    """Describes the tables and views of an open database, by the names of its schemas by object id."""
 
     def __init__(self, session: DuckDBSession, schemas: Mapping[int, str]) -> None:
         self._session = session
@@ -160,7 +153,10 @@ class TableReader:
             time_index=time_index,
             **self._constraints_of(name),
             indexes=_parts(Index, [self._with_columns(columns, record) for record in self._indexes[relation.oid]]),
-            sequences=self._drawn(relation, columns),
+            sequences=tuple(
+                each.model_copy(update={"column": _drawing_column(each, columns)})
+                for each in (self._sequences[sequence] for sequence, drawer in self._draws if drawer == relation.oid)
+            ),
             options={"view": True} if relation.view else {},
             comment=relation.comment,
         )
@@ -184,11 +180,6 @@ class TableReader:
         keys = self._session.rows("SELECT CAST(? AS VARCHAR[])", [record["KEYS"]])[0][0]
         by_text = {text: column.name for column in columns for text in (column.name, identifier(column.name))}
         return record | {"columns": tuple(by_text[key] for key in keys if key in by_text)}
-
-    def _drawn(self, relation: _Relation, columns: tuple[Column, ...]) -> tuple[Sequence, ...]:
-        """Return the sequences that the columns' defaults draw from, each with the first such column."""
-        drawn = [self._sequences[sequence] for sequence, table in self._draws if table == relation.oid]
-        return tuple(each.model_copy(update={"column": _drawing_column(each, columns)}) for each in drawn)
 
     def loose_sequences(self, schema: str) -> list[Sequence]:
         """Return a schema's sequences that no table draws from."""
@@ -217,6 +208,7 @@ def _column(record: dict[str, Any], kind: DuckDBPyType, carried: Carried, collat
 
 
 def _drawing_column(sequence: Sequence, columns: tuple[Column, ...]) -> str | None:
+    """Return the first column whose default draws from a sequence."""
     names = (sequence.name.lower(), identifier(sequence.name).lower())
     for column in columns:
         for text in _NEXTVAL.findall(column.default or ""):

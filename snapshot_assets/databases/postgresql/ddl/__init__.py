@@ -171,9 +171,7 @@ _WITH_ROW_TYPE = ("table", "partition", "view", "materialized view")
 def _needs(context: RestoreContext, statements: Iterable[Statement]) -> tuple[Need, ...]:
     """Return what must exist before the tables are created, each object after those that it needs.
 
-    Args:
-        context: The schema.
-        statements: The restore's statements: what they make need not exist, unless a function needs it too.
+    What the restore's statements make need not exist, unless a function needs it too.
     """
     keys = {statement.key for statement in statements}
     made = set(map(str, keys))

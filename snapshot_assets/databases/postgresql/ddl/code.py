@@ -88,8 +88,7 @@ class CodeObject(CodeEntry):
     def statements(self, table: TableName | None = None) -> Iterator[Statement]:
         """Yield the statements that create the object, which is no type, and its comment.
 
-        Args:
-            table: The table or view of the snapshot to which it belongs: that of a partition is its table.
+        It may belong to a table or view of the snapshot: that of a partition is its table.
         """
         kind = CODE_KINDS[self.kind]
         if not re.match(_HEADS.get(self.kind, f"CREATE {self.kind.upper()} "), self.sql):
@@ -148,10 +147,7 @@ def with_lacking(
 ) -> Iterator[tuple[CodeObject, tuple[str, ...]]]:
     """Yield code, each with the queries for what it needs that a restore does not make, and with the names of that.
 
-    Args:
-        code: The code of a snapshot.
-        needs: What objects need directly, by kind and name.
-        made: The relations that a restore makes, as `needs` has them.
+    `needs` has what objects need directly, by kind and name, and `made` the relations that a restore makes.
     """
     wanted = {key: set(each) for key, each in needs.items()}
     for each in code:

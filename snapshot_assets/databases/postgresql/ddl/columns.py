@@ -16,8 +16,9 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     Relation,
     RestoreContext,
     before_version,
-    checked,
     column_of,
+    with_parameters,
+    with_text,
 )
 from snapshot_assets.databases.postgresql.ddl.types import collate
 from snapshot_assets.databases.sql import identifier, literal, qualified
@@ -81,15 +82,20 @@ def not_null(options: ColumnOptions) -> str:
     return f"{named} NOT NULL{' NO INHERIT' if options.not_null_no_inherit else ''}"
 
 
+_UNKNOWN_COMPRESSION = """
+SELECT 1 AS one WHERE NOT EXISTS (
+    SELECT FROM pg_catalog.pg_settings s WHERE s.name = 'default_toast_compression' AND {} = ANY (s.enumvals))
+"""
+"""Yields a row if the server was built without a method of compression."""
+
+
 @dataclass
 class SequenceUse:
     """A sequence and the columns that use it.
 
     Attributes:
         sequence: Its document: the owner's if it has an owner.
-        tables: Tables whose columns use it.
         columns: Columns that hold only its numbers.
-        owner: Table or partition that owns it.
         identity: Whether an identity column creates it.
         persistence: `logged` or `unlogged`, where that is not what its owner's is.
         restart: The value that it returns next, if it was restarted at its first possible one.
@@ -138,16 +144,17 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
         use.identity = use.identity or of_identity
         use.describe(relation.options)
         column = next((column for column in table.columns if column.name == sequence.column), None)
-        if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
-            use.columns.append((relation.name, column.name))
+        if column is not None and _is_number(column):
+            drawn = text.drawn_from(defaults.get(column.name)) == use.name
+            if drawn or (column.identity is not None and use.identity):  # else its values are computed from numbers
+                use.columns.append((relation.name, column.name))
         if sequence.owned and use.owner is None:
             use.sequence, use.owner = sequence, relation
 
     for options in context.schemas.values():
         for sequence in options.sequences:
-            loose = SequenceUse(sequence)
-            loose.describe(options)
-            by_name[loose.name] = loose
+            use = by_name[sequence.table_name] = SequenceUse(sequence)
+            use.describe(options)
     for table in context.tables.values():
         for sequence in table.sequences:
             add(sequence, table, context.relation(table), {each.name: each.default for each in table.columns})
@@ -164,12 +171,6 @@ def _is_identity(options: RelationOptions, sequence: Sequence) -> bool:
     return options.identity_sequences.get(sequence.column, sequence.table_name) == sequence.table_name
 
 
-def _holds_numbers(column: Column, use: SequenceUse, default: str | None) -> bool:
-    """Return whether a column holds the sequence's numbers as they are, and not values computed from them."""
-    drawn = text.drawn_from(default) == use.name or (column.identity is not None and use.identity)
-    return _is_number(column) and drawn
-
-
 def create_sequence(use: SequenceUse) -> Iterator[Statement]:
     """Yield the statements that create a sequence, before its tables."""
     if not use.identity:
@@ -181,28 +182,22 @@ def create_sequence(use: SequenceUse) -> Iterator[Statement]:
 
 
 def own_sequence(use: SequenceUse) -> Iterator[Statement]:
-    """Yield the statements that attach a sequence to the column that owns it, after its table."""
+    """Yield the statements that attach a sequence to its column, and make it logged or unlogged, after its table."""
     if use.identity:
         # A server whose partitions cannot have an identity has not made theirs.
         gone = f"SELECT 1 AS one WHERE pg_catalog.to_regclass({literal(qualified(use.name))}) IS NULL"
         yield from comment(f"SEQUENCE {qualified(use.name)}", use.comment, use.key, use.of, gone)
     elif use.owner is not None and use.sequence.column is not None:
         column = f"{qualified(use.owner.name)}.{identifier(use.sequence.column)}"
-        yield Statement(
-            ObjectKey("owner", of=use.key), f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}", use.of
-        )
-    yield from _persistence(use)
-
-
-def _persistence(use: SequenceUse) -> Iterator[Statement]:
-    """Yield the statement that makes a sequence logged or unlogged; PostgreSQL 14 and earlier have only logged ones."""
+        sql = f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}"
+        yield Statement(ObjectKey("owner", of=use.key), sql, use.of)
     usual = "unlogged" if use.owner is not None and use.owner.unlogged else "logged"
     made = usual if use.identity else "logged"
     wanted = use.persistence or usual
     if wanted != made:
         key = ObjectKey("persistence", of=use.key)
         sql = f"ALTER SEQUENCE {qualified(use.name)} SET {text.word(wanted, str(key))}"
-        yield Statement(key, sql, use.of, before_version(15))
+        yield Statement(key, sql, use.of, before_version(15))  # older servers have only logged ones
 
 
 def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
@@ -300,27 +295,12 @@ def column_settings(relation: Relation) -> Iterator[Statement]:
         for setting, holds in _SETTINGS.items():
             if (value := getattr(options, setting)) not in (None, ()):
                 key = ObjectKey(setting.replace("_", " "), of=relation.column(column))
-                made = _column_setting(relation, column, setting, value, key)
-                unless = _unknown(value) if setting == "compression" else ""
-                yield replace(made, unless=unless, there=column_of(relation.name, column, holds))
-
-
-def _column_setting(
-    relation: Relation, column: str, setting: str, value: str | int | tuple[str, ...], key: ObjectKey
-) -> Statement:
-    alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET"
-    if isinstance(value, int):
-        return Statement(key, f"{alter} STATISTICS {value}", relation.of)
-    if isinstance(value, tuple):
-        by_hand = f"{alter} ({', '.join(value)})"
-        return checked(key, relation.of, lambda: f"{alter} ({', '.join(text.parameters(value, str(key)))})", by_hand)
-    alter = f"{alter} {setting.upper()}"
-    return checked(key, relation.of, lambda: f"{alter} {text.word(value, str(key))}", f"{alter} {value}")
-
-
-def _unknown(compression: str) -> str:
-    """Return the query that yields a row if the server was built without a method of compression."""
-    return (
-        "SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE"
-        f" s.name = 'default_toast_compression' AND {literal(compression)} = ANY (s.enumvals))"
-    )
+                alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET"
+                if isinstance(value, int):
+                    made = Statement(key, f"{alter} STATISTICS {value}", relation.of)
+                elif isinstance(value, tuple):
+                    made = with_parameters(key, relation.of, alter, value)
+                else:
+                    made = with_text(key, relation.of, f"{alter} {setting.upper()}", value, text.word)
+                unknown = _UNKNOWN_COMPRESSION.format(literal(value)) if setting == "compression" else ""
+                yield replace(made, unless=unknown, there=column_of(relation.name, column, holds))

@@ -54,8 +54,6 @@ class Inheritance:
     """What a table inherits from tables that are restored too.
 
     Attributes:
-        way: How it comes to inherit.
-        parents: The tables that it inherits from.
         columns: The parents' columns by name; of several, the first parent's.
         inherited: Names of the columns that the table does not declare itself.
         forbidden: Names of the columns in which a parent forbids NULL from the beginning.
@@ -144,13 +142,8 @@ def create_through_helper(
 ) -> Iterator[Statement]:
     """Yield the statements that create a table whose inherited columns have another order than its parents'.
 
-    Args:
-        relation: The table.
-        elements: The SQL of its columns by name, in order.
-        kin: What it inherits.
-        storage: Its access method and storage parameters, as `Relation.storage` returns them.
-        shared: The SQL, for the helper, of columns that are also the table's own.
-        not_nulls: Statements that forbid NULL in inherited columns, which parents may demand.
+    `elements` has the SQL of its columns by name, in order, and `shared` that of the helper's columns that are also the
+    table's own. `not_nulls` forbid NULL in inherited columns, which parents may demand.
     """
     helper, key = TableName(relation.name.schema, _HELPER), ObjectKey("table", relation.name)
     runs = [(own, dict(run)) for own, run in groupby(elements.items(), key=lambda each: each[0] not in kin.inherited)]

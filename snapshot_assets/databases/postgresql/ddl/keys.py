@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
@@ -17,6 +17,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     index_of,
     unchecked,
     with_details,
+    with_parameters,
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import RestoreError
@@ -93,20 +94,17 @@ def _constraint(
         if not context.allows(capital(what)):
             return
     kinds = ("p" if made.kind == "primary key" else "pu") if key else "x" if excludes else "c"
-    details = [_index_storage(relation, str(name), parameters, storage)] if excludes and parameters else []
+    details: list[Statement] = []
+    if excludes and parameters:
+        index = qualified(TableName(relation.name.schema, str(name)))
+        made_with = with_parameters(storage, relation.of, f"ALTER INDEX {index} SET", parameters)
+        has_parameters = f"c.oid = pg_catalog.to_regclass({literal(index)}) AND c.reloptions IS NOT NULL"
+        there = f"SELECT 1 AS one FROM pg_catalog.pg_class c WHERE {has_parameters}"
+        details.append(replace(made_with, there=there))
     details += _constraint_comment(relation, name, made)
     if name is not None and (key or excludes):
         details += _index_comment(context, relation, name)
     yield from with_details(replace(added, there=constraint_of(relation.name, name, kinds)), details)
-
-
-def _index_storage(relation: Relation, name: str, parameters: Sequence[str], key: ObjectKey) -> Statement:
-    index = qualified(TableName(relation.name.schema, name))
-    alter = f"ALTER INDEX {index} SET"
-    by_hand = f"{alter} ({', '.join(parameters)})"
-    made = checked(key, relation.of, lambda: f"{alter} ({', '.join(text.parameters(parameters, str(key)))})", by_hand)
-    has_parameters = f"c.oid = pg_catalog.to_regclass({literal(index)}) AND c.reloptions IS NOT NULL"
-    return replace(made, there=f"SELECT 1 AS one FROM pg_catalog.pg_class c WHERE {has_parameters}")
 
 
 def _index_comment(context: RestoreContext, relation: Relation, name: str) -> Iterator[Statement]:
@@ -240,10 +238,9 @@ def foreign_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     # The foreign keys of a partitioned table apply to its partitions too.
     own, only = context.relation(table), table.table_name not in context.partition_keys
     for key in table.foreign_keys:
-        referred = TableName(key.referenced_schema, key.referenced_table)
-        references = f"{qualified(referred)}{identifiers(key.referenced_columns)}"
+        references = f"{qualified(key.referenced)}{identifiers(key.referenced_columns)}"
         definition = key.definition or f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {references}"
-        yield from _foreign_key(context, own, key.name, definition, only, referred)
+        yield from _foreign_key(context, own, key.name, definition, only, key.referenced)
     for part in context.partitions(table):
         for each in part.options.constraints:
             if each.definition.startswith("FOREIGN KEY"):

@@ -13,17 +13,18 @@ from itertools import chain
 
 from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.code.needs import everything_needed
+from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl import types
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject, needed_first
-from snapshot_assets.databases.postgresql.ddl.columns import calls, default
+from snapshot_assets.databases.postgresql.ddl.columns import calls
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
 from snapshot_assets.databases.postgresql.ddl.statements import (
     HAS_DEFAULT,
     Relation,
     RestoreContext,
     all_checked,
-    checked,
     column_of,
+    with_text,
 )
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.format.relations import Table, TableName, UserType
@@ -42,13 +43,7 @@ def type_key(kind: UserType) -> str:
 def with_code(
     context: RestoreContext, items: Iterable[UserType | Table], needed_tables: Mapping[TableName, Iterable[TableName]]
 ) -> Iterator[UserType | Table | CodeObject]:
-    """Yield types, tables and the code that comes before the rows.
-
-    Args:
-        context: The restore.
-        items: Types and tables in an order without code.
-        needed_tables: The tables that each table needs.
-    """
+    """Yield types and tables, given in an order without code, and the code that comes before the rows."""
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
     for table, circle in circular_defaults(context).items():
         needs[relation_key(table)] = [each for each in needs[relation_key(table)] if each not in circle]
@@ -186,11 +181,6 @@ def _set(relation: Relation, expressions: Mapping[str, str | None]) -> Iterator[
     for column, expression in expressions.items():
         if expression is not None and calls(expression):
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
-            made = _default(relation, alter, expression, relation.column(column))
+            key = ObjectKey("default", of=relation.column(column))
+            made = with_text(key, relation.of, alter, expression, text.expression)
             yield replace(made, there=column_of(relation.name, column, HAS_DEFAULT))
-
-
-def _default(relation: Relation, alter: str, expression: str, column: ObjectKey) -> Statement:
-    by_hand = f"{alter} {expression}"
-    key = ObjectKey("default", of=column)
-    return checked(key, relation.of, lambda: f"{alter} {default(expression, str(column))}", by_hand)

@@ -54,10 +54,7 @@ def index_of(relation: TableName, name: str, *, unique: bool) -> str:
 def partition_of(parent: TableName, name: TableName, *, default: bool) -> str:
     """Return the query that yields a row if a table has a partition, or is there and has no partitions at all.
 
-    Args:
-        parent: The table, or a partition with partitions of its own.
-        name: The partition.
-        default: Whether any partition that is DEFAULT is as good.
+    With `default`, any partition that is DEFAULT is as good.
     """
     same = f"i.inhrelid = pg_catalog.to_regclass({literal(qualified(name))})"
     found = f"({same} OR i.inhrelid = p.partdefid)" if default else same
@@ -77,10 +74,7 @@ def has_checks(relation: TableName, has: bool) -> str:
 def column_of(relation: TableName, column: str, condition: str) -> str:
     """Return the query that yields a row if a column has a property.
 
-    Args:
-        relation: The table or view.
-        column: The column.
-        condition: The property, in SQL: of the column's row `a` in pg_attribute and that of its type, `t`.
+    The property is a condition in SQL of the column's row `a` in pg_attribute and that of its type, `t`.
     """
     return (
         "SELECT 1 AS one FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE"
@@ -101,18 +95,27 @@ def unchecked(key: ObjectKey, table: TableName | None, error: RestoreError, by_h
 
 
 def checked(key: ObjectKey, table: TableName | None, sql: Callable[[], str], by_hand: str = "") -> Statement:
-    """Return a statement, or if text in it is refused, one that is never run.
+    """Return a statement, or if `sql` raises `RestoreError` for text in it, one that is never run.
 
-    Args:
-        key: What it makes.
-        table: The table or view to which that belongs.
-        sql: Returns the statement's SQL; its text is refused if it raises `RestoreError`.
-        by_hand: The statement with the text as it is.
+    `by_hand` is the statement with the text as it is.
     """
     try:
         return Statement(key, sql(), table)
     except RestoreError as error:
         return unchecked(key, table, error, by_hand)
+
+
+def with_text(
+    key: ObjectKey, table: TableName | None, head: str, content: str, check: Callable[[str, str], str]
+) -> Statement:
+    """Return the statement of a head and a text of the snapshot, which `check` checks or refuses; see `checked`."""
+    return checked(key, table, lambda: f"{head} {check(content, str(key))}", f"{head} {content}")
+
+
+def with_parameters(key: ObjectKey, table: TableName | None, head: str, parameters: Iterable[str]) -> Statement:
+    """Return the statement of a head and storage parameters in parentheses; see `checked`."""
+    as_they_are = f"{head} ({', '.join(parameters)})"
+    return checked(key, table, lambda: f"{head} ({', '.join(text.parameters(parameters, str(key)))})", as_they_are)
 
 
 def all_checked(key: ObjectKey, table: TableName | None, statements: Iterable[Statement]) -> list[Statement]:
@@ -153,12 +156,7 @@ def before_version(version: int) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table, partition or view.
-
-    Attributes:
-        options: The options of its document.
-        of: Table or view to which it belongs: a partition's table, else itself.
-    """
+    """A table, partition or view. It is `of` a table or view: a partition of its table, any other of itself."""
 
     name: TableName
     options: RelationOptions
@@ -340,9 +338,7 @@ class RestoreContext:
     def allows(self, what: str, plain: bool = False) -> bool:
         """Return whether an object is restored that may consist of SQL text; if not, record it as lost.
 
-        Args:
-            what: The object, for the beginning of a sentence.
-            plain: Whether it consists of names and constants only; then it is always restored.
+        A `plain` one consists of names and constants only, and is always restored.
         """
         if not (plain or self.expressions):
             self.lose(f"{what} is left out: it is SQL text of the snapshot.")

@@ -11,9 +11,9 @@ from snapshot_assets.databases.postgresql.ddl.code import needed_first
 from snapshot_assets.databases.postgresql.ddl.statements import (
     RestoreContext,
     all_checked,
-    checked,
     in_order,
     with_details,
+    with_text,
 )
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.format.kinds import capital
@@ -42,11 +42,8 @@ _STANDARD_COMMENT = "standard public schema"
 def same_type(kind: UserType, there: str) -> str:
     """Return the query that yields a row if a type of the target is that of the snapshot; "" for a composite type.
 
-    A composite type with other attributes is refused before; see `existing_types`.
-
-    Args:
-        kind: The document of the type.
-        there: The query that yields a row if a type `t` of its name exists.
+    A composite type with other attributes is refused before; see `existing_types`. `there` is the query that yields a
+    row if a type `t` of its name exists.
     """
     fields = TypeDefinition.of_type(kind)
     if kind.kind == "enum":
@@ -243,7 +240,7 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
         constraint = fields.not_null_name or f"{name.table}_not_null"
         later += _constraint_comment(name, constraint, fields.not_null_comment, ObjectKey("not null", of=key))
     for check, definition, commented in _domain_checks(context, kind, valid=True):
-        parts.append(f"CONSTRAINT {identifier(str(check.name))} {_check(definition, check)}")
+        parts.append(f"CONSTRAINT {identifier(str(check.name))} {_check(definition, str(check))}")
         later += commented
     return " ".join(parts), later
 
@@ -256,16 +253,13 @@ def unvalidated_checks(context: RestoreContext, kind: UserType) -> Iterator[Stat
             f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(str(check.name))}"
             f" AND k.contypid = {literal(domain)}::pg_catalog.regtype"
         )
-        made = _add_check(f"ALTER DOMAIN {domain} ADD CONSTRAINT {identifier(str(check.name))}", definition, check)
+        add = f"ALTER DOMAIN {domain} ADD CONSTRAINT {identifier(str(check.name))}"
+        made = with_text(check, None, add, definition, _check)
         yield from with_details(replace(made, unless=exists), commented)
 
 
-def _add_check(add: str, definition: str, key: ObjectKey) -> Statement:
-    return checked(key, None, lambda: f"{add} {_check(definition, key)}", f"{add} {definition}")
-
-
-def _check(definition: str, key: ObjectKey) -> str:
-    condition, tail = text.check_parts(definition, str(key))
+def _check(definition: str, what: str) -> str:
+    condition, tail = text.check_parts(definition, what)
     return f"CHECK {condition}{tail}"
 
 

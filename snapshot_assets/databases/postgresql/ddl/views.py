@@ -16,6 +16,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     RestoreContext,
     checked,
     column_of,
+    with_text,
 )
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.format.relations import TableName, View
@@ -105,7 +106,10 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
         context.lose(f"View {name} was in tablespace {tablespace} and is created in the default one.")
     for column in view.columns:
         if column.default is not None:
-            yield _default(relation, column.name, column.default)
+            alter = f"ALTER VIEW {qualified(name)} ALTER COLUMN {identifier(column.name)} SET DEFAULT"
+            of_column = ObjectKey("default", of=relation.column(column.name))
+            made = with_text(of_column, name, alter, column.default, text.expression)
+            yield replace(made, there=column_of(name, column.name, HAS_DEFAULT))
     yield from comment(f"{kind.upper()} {qualified(name)}", view.comment, key, name)
     yield from relation.column_comments({column.name: column.comment for column in view.columns})
     if view.materialized:
@@ -113,10 +117,3 @@ def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[St
         for each in options.indexes:
             yield from index(context, relation, each.name, each.definition)
         yield from properties(context, relation)
-
-
-def _default(view: Relation, column: str, default: str) -> Statement:
-    alter = f"ALTER VIEW {qualified(view.name)} ALTER COLUMN {identifier(column)} SET DEFAULT"
-    key = ObjectKey("default", of=view.column(column))
-    made = checked(key, view.of, lambda: f"{alter} {text.expression(default, str(key))}", f"{alter} {default}")
-    return replace(made, there=column_of(view.name, column, HAS_DEFAULT))

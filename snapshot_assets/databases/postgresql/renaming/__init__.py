@@ -22,7 +22,6 @@ from snapshot_assets.format.relations import (
     Document,
     ForeignKey,
     Role,
-    Schema,
     SchemaObject,
     Table,
     TableName,
@@ -47,7 +46,7 @@ def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, 
     """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
     documents, lost = _Documents(schema, renaming), list[str]()
     update = {
-        "schemas": renamed_schemas(schema, renaming, documents.schema_options),
+        "schemas": renamed_schemas(schema, renaming, lambda each: documents.renamed(SchemaOptions.of(each)).values()),
         "tables": tuple(map(documents.renamed, schema.tables)),
         "views": tuple(documents.views(schema.views, lost)),
     }
@@ -57,11 +56,7 @@ def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, 
 class _Documents:
     def __init__(self, schema: DatabaseSchema, renaming: Renaming) -> None:
         self._names = Names(schema, renaming)
-        self._texts = Texts(self._names.objects, self._names.follower)
-
-    def schema_options(self, schema: Schema) -> dict[str, Any]:
-        """Return the options of a schema with new names."""
-        return self.renamed(SchemaOptions.of(schema)).values()
+        self._texts = Texts(self._names)
 
     def views(self, views: Iterable[View], lost: list[str]) -> Iterator[View]:
         """Yield views with new names; add to `lost` those whose query is not understood."""
@@ -95,7 +90,7 @@ class _Documents:
             new = self._names[model.table_name]
             update = {"schema_name": new.schema, "name": new.table}
         if isinstance(model, ForeignKey):
-            new = self._names[TableName(model.referenced_schema, model.referenced_table)]
+            new = self._names[model.referenced]
             update = {"referenced_schema": new.schema, "referenced_table": new.table}
         if isinstance(model, Table):
             update["options"] = self.renamed(TableOptions.of(model), of).values()

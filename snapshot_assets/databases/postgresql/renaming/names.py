@@ -20,10 +20,6 @@ from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, U
 class Names:
     """New names by old ones.
 
-    Args:
-        schema: The documents that are restored.
-        renaming: New names of schemas and tables.
-
     Raises:
         PlanError: Two objects would have one name.
 

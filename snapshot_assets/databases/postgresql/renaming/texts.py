@@ -9,7 +9,7 @@ statements are built from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql
@@ -95,10 +95,9 @@ def reference_at(parts: list[Token], index: int) -> TableName | None:
     after = [part.text for part in parts[index + 1 : index + 8]]
     before = [part.text for part in parts[max(index - 2, 0) : index]]
     cast = any(after[: len(each)] == each and after[len(each) :][:1] != ["["] for each in _CASTS)
-    return _named_by(parts[index].text) if cast or before == ["nextval", "("] else None
-
-
-def _named_by(constant: str) -> TableName | None:
+    if not cast and before != ["nextval", "("]:
+        return None
+    constant = parts[index].text
     content = constant[1:-1] if constant.startswith("'") else constant[2:-1].replace("\\\\", "\\")
     return checked_sql.qualified_name(content.replace("''", "'"))
 
@@ -109,25 +108,16 @@ def reference_text(name: TableName) -> str:
 
 
 class Texts:
-    """Writes new names into texts.
+    """Writes new names into texts."""
 
-    Args:
-        names: New names of tables, views, partitions, sequences and types.
-        follower: Returns the new name of an index or statistics of a relation, given by its old name.
-    """
-
-    def __init__(
-        self, names: Mapping[TableName, TableName], follower: Callable[[TableName, TableName], TableName]
-    ) -> None:
-        self._names = {old: new for old, new in names.items() if old != new}
-        self._follower = follower
+    def __init__(self, names: Names) -> None:
+        self._names = {old: new for old, new in names.objects.items() if old != new}
+        self._follower = names.follower
 
     def renamed(self, text: str, relation: TableName | None) -> str:
         """Return an expression, a type, or the definition of a constraint, index or statistics, with new names.
 
-        Args:
-            text: The text.
-            relation: What it belongs to: a relation, whose whole rows are written `table.*`, or a type; None for none.
+        It may belong to a relation, whose whole rows are written `table.*`, or to a type.
         """
         if match := checked_sql.FOREIGN_KEY.fullmatch(text):
             return self._foreign_key(match)
@@ -186,22 +176,16 @@ def _is_row(parts: list[Token], index: int, table: TableName) -> bool:
 
 
 def renamed_query(text: str, names: Names, reads: Collection[TableName]) -> str | None:
-    """Return a view's query with new names.
+    """Return a view's query, as the server writes it with an empty search path, with new names.
 
-    Args:
-        text: The query, as the server writes it with an empty search path.
-        names: New names.
-        reads: The relations that the server says the view reads.
-
-    Returns:
-        The query; None if the relations that it is found to name are not those that it reads.
+    None means that the relations that it is found to name are not those that the view reads by the server's record.
     """
     inner = text.strip().removesuffix(";")
     query = _Query(inner)
     changed = {old: new for old, new in names.objects.items() if old != new}
     named, found = query.relations(), query.found()
     missed = changed.keys() & set(reads) & query.pairs() - found
-    if missed or named & names.relations.keys() - set(reads) or not query.is_understood:
+    if missed or named & names.relations.keys() - set(reads) or not tokens(inner):
         return None
     return edited(inner, query.edits(changed))
 
@@ -212,11 +196,6 @@ class _Query:
     def __init__(self, text: str) -> None:
         self._tokens = tokens(text)
         self._items = _from_items(self._tokens)
-
-    @property
-    def is_understood(self) -> bool:
-        """Whether it is SQL as the server writes it."""
-        return bool(self._tokens)
 
     def pairs(self) -> set[TableName]:
         """Return everything of the form `a.b` that may name a relation or type."""
@@ -277,13 +256,8 @@ def _from_items(parts: list[Token]) -> set[int]:
             levels.pop()
         elif part.text == "SELECT":
             levels[-1] = "select"
-        elif part.text == "FROM" and levels[-1] == "select" and not _is_distinct_from(parts, index):
+        elif part.text == "FROM" and levels[-1] == "select" and before != "DISTINCT":  # of IS [NOT] DISTINCT FROM
             levels[-1] = "from"
         elif part.text in _ENDS_FROM and levels[-1] == "from":  # not the GROUP of `WITHIN GROUP`
             levels[-1] = ""
     return items
-
-
-def _is_distinct_from(parts: list[Token], index: int) -> bool:
-    """Return whether a FROM is that of `IS DISTINCT FROM`."""
-    return [part.text for part in parts[max(index - 2, 0) : index]] in (["IS", "DISTINCT"], ["NOT", "DISTINCT"])
