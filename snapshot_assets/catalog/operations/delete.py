@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.manifest import load_manifests_of, write_hints
 from snapshot_assets.catalog.schemas import read_schemas
-from snapshot_assets.catalog.state.file_pruning import FileMatches, match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import named_by
 from snapshot_assets.errors import ConflictError, DocumentError, LocationDeletedError, PlanError, UnknownRelationError
@@ -32,11 +30,15 @@ from snapshot_assets.format.layout import (
     transaction_path,
 )
 from snapshot_assets.format.names import NameRule, Spellings, rule_of, table_text
-from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.predicates import Comparison, Operator, Predicate, check_columns, check_predicate, walk
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import Listed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from snapshot_assets.catalog.state.file_pruning import FileMatches
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate |
         UnknownRelationError: There is no such table.
         PlanError: The predicate does not fit the table; see `parse_predicate`.
     """
+    from snapshot_assets.catalog.state.file_pruning import match_files, written_schemas
+
     catalog.refresh()
     token, state = catalog.token(), catalog.require_snapshot()
     documents = read_schemas(catalog.store, state)
@@ -101,6 +105,8 @@ def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletion
         ConflictError: Other files were committed since that may hold such rows, the location has another snapshot, or
             another schema; nothing was deleted.
     """
+    from snapshot_assets.catalog.state.file_pruning import match_files
+
     if not plan.files:
         return plan
     table, planned = plan.table, {match.file.path for match in plan.matches}
@@ -139,6 +145,8 @@ def _checked(predicate: Predicate | str, table: Table, rule: NameRule) -> Predic
     """Return a predicate that fits a table."""
     name, schema = str(table.table_name), table.arrow_schema()
     if isinstance(predicate, str):
+        from snapshot_assets.format.predicate_text import parse_predicate
+
         predicate = parse_predicate(predicate, schema, name, rule)
     try:
         check_predicate(predicate)

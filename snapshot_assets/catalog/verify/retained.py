@@ -8,10 +8,6 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pins.objects import pin_document
@@ -30,6 +26,10 @@ _SHOWN = 5
 
 def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
     """Yield every file that a readable revision has and the head lacks, with the revisions that have it."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     base, retained = state.files.merged(), np.array(state.retained(), dtype=np.int64)
     added, removed, paths = base.column("added"), base.column("removed"), base.table["path"]
     first = np.searchsorted(retained, added)
