@@ -26,10 +26,9 @@ from snapshot_assets.cli.spark import (
 from snapshot_assets.databases.open import kind_of, open_target, refuse_as_target
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.target import RestoreRecord
-from snapshot_assets.engine.restore.pin import unpin
-from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.decide import numbered
+from snapshot_assets.engine.restore.run import RestoreRun, unpin
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import (
     PartlyRestoredError,

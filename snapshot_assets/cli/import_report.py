@@ -4,38 +4,28 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.cli.exit_status import ExitStatus, exit_status
 from snapshot_assets.cli.output import show, show_json, show_message
+from snapshot_assets.engine.restore.compare import how_to_load_again, loaded_and_found
+from snapshot_assets.engine.restore.damage import left_out, partly_restored
+from snapshot_assets.engine.restore.decide import numbered
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.engine.restore.refusals import missing_facts
-from snapshot_assets.engine.restore.report import (
-    failed_lines,
-    failing_lines,
-    kept_facts,
-    kept_lines,
-    left_out,
-    lost_facts,
-    lost_lines,
-    made_lines,
-    partly_restored,
-    schema_facts,
-    step_lines,
-    untried_lines,
-)
-from snapshot_assets.engine.restore.row_counts import how_to_load_again, loaded_and_found
+from snapshot_assets.engine.restore.refusals import missing_facts, missing_lines
 from snapshot_assets.engine.restore.run import RestoreRun
-from snapshot_assets.engine.restore.steps import incomplete
-from snapshot_assets.engine.restore.windows import numbered
+from snapshot_assets.engine.restore.steps import FailedStep, KeptStep, Left, incomplete
 from snapshot_assets.errors import RestoreError, SnapshotError
-from snapshot_assets.format.kinds import counts_by_kind
+from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes, noun
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass
@@ -69,7 +59,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         "files": len(files),
         "rows_of_files": rows,
         "bytes": size,
-        "would_fail": {str(each.statement.key): each.message for each in plan.failing},
+        "would_fail": {str(each.statement.key): each.message for each in plan.rehearsal.failed},
         "not_rehearsed": [
             {"because": reason, "count": len(keys), "statements": list(map(str, keys))}
             for reason, keys in plan.rehearsal.untried.items()
@@ -79,7 +69,7 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         **kept_facts(plan),
         **lost_facts(plan),
     }
-    status = ExitStatus.DAMAGED if plan.partial else ExitStatus.FAILED if plan.failing else ExitStatus.DONE
+    status = ExitStatus.DAMAGED if plan.partial else ExitStatus.FAILED if plan.rehearsal.failed else ExitStatus.DONE
     if options.json:
         show_json(report)
         return status
@@ -169,3 +159,134 @@ def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Ite
     there = set(facts["tables"]) - set(facts["tables_not_made"])
     hold = f"{counted(len(there), 'table')} {noun(len(there), 'holds', 'hold')}"
     yield f"  {hold} {counted(sum(facts['tables'].values()), 'row')}, {compared}"
+
+
+_NAMED = 3
+
+_NOT_COMPARED = "parts of what the target had, left as they are there and not compared with the snapshot"
+
+_NOT_MADE = "not made, because tables that the target had refused them"
+
+
+def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
+    """Return what JSON says of a restore's schema.
+
+    Args:
+        plan: The restore.
+        failed: Its steps that could not be made.
+    """
+    return {
+        "made": counts_by_kind(step.kind for step in plan.steps.made()),
+        "failed": [each.facts for each in failed],
+        "left_out": [step.name for step in plan.steps.left_out()],
+        "tables_not_made": sorted(map(table_text, plan.absent)),
+        **kept_facts(plan),
+        **lost_facts(plan),
+    }
+
+
+def kept_facts(plan: RestorePlan) -> dict[str, Any]:
+    """Return what JSON says of what the target had and no import made, and of what was left out because of it."""
+    kept, parts, refused = _kept(plan)
+    return {
+        "kept": [each.object for each in kept],
+        "kept_by_kind": counts_by_kind(each.kind for each in kept),
+        "differs": {each.object: each.message for each in kept if each.message},
+        "not_compared": {each.object: each.message for each in parts},
+        "not_compared_by_kind": counts_by_kind(each.kind for each in parts),
+        "not_made": {each.object: each.message for each in refused},
+        "not_made_by_kind": counts_by_kind(each.kind for each in refused),
+    }
+
+
+def _kept(plan: RestorePlan) -> tuple[list[KeptStep], list[KeptStep], list[KeptStep]]:
+    """Return what the target had, what belongs to that and was left as it is there, and what a table refused."""
+    every = plan.kept()
+    kept, parts, refused = (
+        [each for each in every if each.why is why] for why in (Left.THERE, Left.PART, Left.REFUSED)
+    )
+    return kept, parts, refused
+
+
+def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield what is left as the target had it, and what was left out because of it; a line each with `verbose`."""
+    kept, parts, refused = _kept(plan)
+    if differing := [each.object for each in kept if each.message]:
+        more = "" if verbose or len(differing) <= _NAMED else f" and {len(differing) - _NAMED} more"
+        names = ", ".join(differing if verbose else differing[:_NAMED])
+        yield f"differs from the snapshot, and is left as the target has it: {names}{more}"
+    if verbose:
+        yield from (f"left as the target has it: {each.object}" for each in kept)
+        yield from (f"neither made nor compared: {each.object}: {each.message}" for each in parts)
+        yield from (f"not made: {each.object}: {each.message}" for each in refused)
+        return
+    for what, steps in (("left as the target has it", kept), (_NOT_COMPARED, parts), (_NOT_MADE, refused)):
+        if steps:
+            counts = counts_text(counts_by_kind(each.kind for each in steps))
+            yield f"{what}: {counts}; --verbose names them"
+
+
+def lost_facts(plan: RestorePlan) -> dict[str, Any]:
+    """Return what JSON says of what a restore cannot carry over, by kind and by object, and its warnings.
+
+    The counts do not have the views of `left_out`, which a later run may make.
+    """
+    counts = counts_by_kind(map(kind_of_object, plan.lost_for_ever))
+    return {"lost_by_kind": counts, "lost": list(plan.lost), "warnings": list(plan.warnings)}
+
+
+def lost_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield lines with what is left out or not carried over by kind; with `verbose`, a line for each object instead."""
+    if verbose:
+        yield from (f"not carried over: {sentence}" for sentence in plan.lost)
+        return
+    if left_out := plan.steps.left_out():
+        counts = counts_text(counts_by_kind(step.kind for step in left_out))
+        yield f"left out until the target has what they need: {counts}"
+    if lost := plan.lost_for_ever:
+        yield f"not carried over: {counts_text(counts_by_kind(map(kind_of_object, lost)))}; --verbose names them"
+
+
+def step_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield a line with what a restore would make by kind; with `verbose`, a line for each object instead."""
+    steps = plan.to_create()
+    if verbose:
+        yield from (f"would make {step.name}" for step in steps)
+    elif steps:
+        yield f"would make {counts_text(counts_by_kind(step.kind for step in steps))}; --verbose names them"
+
+
+def failing_lines(plan: RestorePlan) -> Iterator[str]:
+    """Yield what an import would fail to make, and what the target lacks for it, a line each."""
+    for failed in plan.rehearsal.failed:
+        yield f"would fail: {failed.statement.key}: {failed.message}"
+    if plan.lacking:
+        yield "the target lacks what only these need; the statements are the snapshot's text, so read them first:"
+        yield from missing_lines(plan.lacking).splitlines()
+
+
+def untried_lines(plan: RestorePlan) -> Iterator[str]:
+    """Yield how many statements were not rehearsed, and why: a line for each reason."""
+    for reason, keys in plan.rehearsal.untried.items():
+        yield f"not rehearsed: {counted(len(keys), 'statement')}, because {reason}"
+
+
+def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:
+    """Yield what a restore has made of the schema, and what it could not make, a line each."""
+    if made := plan.steps.made():
+        yield f"made: {counts_text(counts_by_kind(step.kind for step in made))}"
+    if failed:
+        counts = counts_text(counts_by_kind(each.kind for each in failed))
+        yield f"could not be made: {counts}; see above"
+    if plan.absent:
+        names = sorted(map(str, plan.absent))
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"rows are not loaded of tables that could not be made: {', '.join(names[:3])}{more}"
+
+
+def failed_lines(failed: Sequence[FailedStep]) -> Iterator[str]:
+    """Yield the steps that failed: the object, the server's message, and the statements to run by hand."""
+    for each in failed:
+        yield f"could not be made: {each.object}"
+        yield f"  message: {each.message}"
+        yield from (f"  run by hand: {sql};" for sql in each.statements)

@@ -188,9 +188,8 @@ def open_target(address: DatabaseAddress) -> SqlTarget:
 def scratch_database(address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:
     """Create an empty database beside another one, yield its address, and drop it at the end.
 
-    If a run was killed, its scratch database is dropped when the next one of the same name is created.
-
-    The other one is a database of the same server, or a file in the same folder. It is not changed.
+    The other one is on the same server, or a file in the same folder, and is not changed. If a run was killed, its
+    scratch database is dropped when the next one of the same name is created.
 
     Raises:
         UnknownSourceError: See `target_module`.

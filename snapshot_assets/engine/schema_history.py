@@ -27,12 +27,7 @@ _Tables = Mapping[TableName, Table]
 
 
 def history_warnings(store: ObjectStore, state: State) -> list[str]:
-    """Return a sentence for each timed table, and each column of the others, that only some of the windows have.
-
-    Args:
-        store: The location.
-        state: Its newest state.
-    """
+    """Return a sentence for each timed table, and each column of the others, that only some of the windows have."""
     windows = _windows_by_schema(state)
     if not windows.keys() - {state.schema_id}:
         return []
@@ -49,10 +44,7 @@ def left_out(
 ) -> list[str]:
     """Return a sentence for each timed table, and each column of the others, that the newest schema lacks.
 
-    Args:
-        state: A state.
-        documents: Schemas by id; one that is not there is not compared.
-        tables: The tables to compare; None for all.
+    Documents by schema id that are not there are not compared.
     """
     if documents.keys() <= {state.schema_id}:
         return []

@@ -10,7 +10,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.files.read import read_batches
-from snapshot_assets.engine.reading.frames import load_frames
+from snapshot_assets.engine.reading.read import load_frames
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import ChecksumMismatchError, ExportFailedError
 from snapshot_assets.plan.plan import Plan

@@ -14,8 +14,8 @@ from snapshot_assets.catalog.operations.delete import RowDeletionPlan
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.files.read import read_batches
-from snapshot_assets.engine.reading.frames import load_frames
-from snapshot_assets.engine.reading.parts import file_parts
+from snapshot_assets.engine.reading.planning import file_parts
+from snapshot_assets.engine.reading.read import load_frames
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.relations import TableName

@@ -45,7 +45,7 @@ from snapshot_assets_tests.faults.store import Fault, FaultyStore
 from snapshot_assets_tests.waiting import until
 
 _TARGET_CALLS = ("_execute", "_rows", "_insert")
-_TARGET_USERS = ("snapshot_assets.engine.restore.run", "snapshot_assets.engine.restore.tasks")
+_TARGET_USERS = ("snapshot_assets.engine.restore.run", "snapshot_assets.engine.restore.loader")
 
 
 @dataclass

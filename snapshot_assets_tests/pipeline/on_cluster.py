@@ -22,7 +22,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.compact.plan import plan_compaction
-from snapshot_assets.engine.reading.frames import load_frames
+from snapshot_assets.engine.reading.read import load_frames
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import TaskLostError
 from snapshot_assets.format.relations import TableName

@@ -17,8 +17,7 @@ from snapshot_assets.cli.recorded_runs import Run, run_recorded
 from snapshot_assets.cli.spark import place_of_options, refuse_files_elsewhere, refuse_unreachable_spark, spark_runner
 from snapshot_assets.cli.tables import show_table
 from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions
-from snapshot_assets.engine.compact.plan import CompactionPlan, Group, plan_compaction
-from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
+from snapshot_assets.engine.compact.plan import CompactionPlan, Group, compact_and_pin, compactions, plan_compaction
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes, parse_file_size

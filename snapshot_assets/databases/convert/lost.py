@@ -165,41 +165,32 @@ class LostObjects:
 
     def sentences(self) -> Iterator[str]:
         """Yield a sentence for each object that belongs to no table."""
-        for name, of_schema in self._schemas.items():
-            yield from self._of_schema(name, of_schema)
+        for schema, of_schema in self._schemas.items():
+            for what, objects in (("Type", of_schema.types), ("Sequence", of_schema.sequences)):
+                for each in objects:
+                    yield f"{what} {schema}.{each.name} is left out: no column needs it."
+            for name in self.not_carried(of_schema.not_carried):
+                yield not_in_snapshot(name)
         for view, of_view in self._views.items():
-            yield from self._of_view(view, of_view)
+            yield f"View {view} is left out: its query is {self._source}'s SQL."
+            for kind in of_view.types:
+                if kind.table_name not in self._used_types:
+                    yield f"Type {kind.table_name} is left out: no column needs it."
+            for name in self.not_carried(of_view.not_carried, view):
+                yield not_in_snapshot(name, f" of {view}")
         every: list[SchemaOptions | RelationOptions] = [*self._schemas.values(), *self._tables, *self._views.values()]
         for options in every:
             for extension in options.extensions:
                 yield f"Extension {extension} is left out: only {self._source} has it."
-        yield from self._of_code()
-
-    def not_carried(self, names: Iterable[str], on: TableName | None = None) -> list[str]:
-        """Return those names of `not_carried`, of a schema or of a relation, that are not in the snapshot as code."""
-        return [name for name in names if not {(name, on), (name, None)} & self._code.keys()]
-
-    def _of_schema(self, schema: str, options: SchemaOptions) -> Iterator[str]:
-        for what, objects in (("Type", options.types), ("Sequence", options.sequences)):
-            for each in objects:
-                yield f"{what} {schema}.{each.name} is left out: no column needs it."
-        for name in self.not_carried(options.not_carried):
-            yield not_in_snapshot(name)
-
-    def _of_view(self, view: TableName, options: ViewOptions) -> Iterator[str]:
-        yield f"View {view} is left out: its query is {self._source}'s SQL."
-        for kind in options.types:
-            if kind.table_name not in self._used_types:
-                yield f"Type {kind.table_name} is left out: no column needs it."
-        for each in self.not_carried(options.not_carried, view):
-            yield not_in_snapshot(each, f" of {view}")
-
-    def _of_code(self) -> Iterator[str]:
         for (name, on), entry in self._code.items():
             if (on is None or on in self._relations) and not entry.is_part:
                 of = f" of {on}" if on is not None else ""
                 what = f"{capital(name.removeprefix('base '))}{of}"
                 yield f"{what} is not restored: it is code of the snapshot, in {self._source}'s SQL."
+
+    def not_carried(self, names: Iterable[str], on: TableName | None = None) -> list[str]:
+        """Return those names of `not_carried`, of a schema or of a relation, that are not in the snapshot as code."""
+        return [name for name in names if not {(name, on), (name, None)} & self._code.keys()]
 
 
 def other_method(index: Index) -> bool:

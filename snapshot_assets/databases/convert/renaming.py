@@ -108,10 +108,7 @@ def _one_to_one(pairs: Iterable[tuple[_Name, _Name]], what: str) -> list[tuple[_
 def check_renaming(renaming: Renaming, schema: DatabaseSchema, restored: Collection[TableName]) -> None:
     """Refuse a renaming of what a snapshot does not have, or that gives two relations one name.
 
-    Args:
-        renaming: The renaming.
-        schema: All documents of the snapshot.
-        restored: The tables and views that are restored.
+    `schema` has all documents of the snapshot, and `restored` the tables and views that are restored.
 
     Raises:
         UnknownRelationError: An old name is not in the snapshot; the message lists similar names.
@@ -161,11 +158,6 @@ def check_distinct(named: Iterable[tuple[str, TableName]]) -> None:
                 " to another name.",
                 name=str(new),
             )
-
-
-def check_distinct_folded(named: Iterable[tuple[str, TableName]]) -> None:
-    """Do the same for a target that ignores case."""
-    check_distinct((what, TableName(new.schema.lower(), new.table.lower())) for what, new in named)
 
 
 def derived_name(name: str, old: str, new: str) -> str:

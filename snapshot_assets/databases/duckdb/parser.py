@@ -173,7 +173,7 @@ def calls(tree: Any, macros: Collection[str]) -> Iterator[str]:
             yield str(node["function_name"])
 
 
-def resolved(
+def resolve(
     path: Sequence[str], view: TableName, relations: Mapping[tuple[str, str], TableName], database: str
 ) -> TableName | None:
     """Return which of the relations, by names in lower case, a name in a view's query means; None for others.

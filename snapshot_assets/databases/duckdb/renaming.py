@@ -16,12 +16,12 @@ import duckdb
 
 from snapshot_assets.databases.convert.renaming import (
     Renaming,
-    check_distinct_folded,
+    check_distinct,
     derived_name,
     renamed_foreign_keys,
     renamed_schemas,
 )
-from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name, nodes, resolved
+from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name, nodes, resolve
 from snapshot_assets.databases.duckdb.session import CONFIG
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DocumentError
@@ -59,11 +59,12 @@ class _Documents:
         self._known = by_folded_name(list(self._relations))
         sequences = [each.table_name for table in schema.tables for each in table.sequences]
         options = [SchemaOptions.of(each) for each in schema.schemas]
-        loose = [each.table_name for every in options for each in every.sequences]
-        self._sequences = by_folded_name([*sequences, *loose])
+        unused = [each.table_name for every in options for each in every.sequences]
+        self._sequences = by_folded_name([*sequences, *unused])
         self._types = by_folded_name([kind.table_name for every in options for kind in every.types])
         self._lost: list[str] = []
-        check_distinct_folded((f"table {old}", new) for old, new in self._relations.items())
+        folded = {old: TableName(new.schema.lower(), new.table.lower()) for old, new in self._relations.items()}
+        check_distinct((f"table {old}", new) for old, new in folded.items())  # DuckDB ignores case
 
     def renamed(self) -> tuple[DatabaseSchema, tuple[str, ...]]:
         tables, views = tuple(map(self._table, self._schema.tables)), tuple(self._views())
@@ -107,7 +108,7 @@ class _Documents:
         try:
             query = f"{head}{text})"
             edits = [*self._named(self._tree(query), query.encode(), table.table_name), *self._rows(query, table)]
-            return _edited(query, edits)[len(head) : -1]
+            return _apply(query, edits)[len(head) : -1]
         except _NotUnderstood as error:
             raise DocumentError(
                 f"The {what}, {text!r:.200}, cannot be mapped: {error}. Import the table under its own name.",
@@ -144,13 +145,13 @@ class _Documents:
         edits = [*self._named(tree, raw, view.table_name)]
         for node in base_tables(tree["statements"]):
             path = node["qualified_name"]["path"]
-            old = resolved(path, view.table_name, self._known, "")
+            old = resolve(path, view.table_name, self._known, "")
             if old is not None and (self._relations[old] != old or moved):
                 new = self._relations[old]
                 alias = "" if node["alias"] or new.table == path[-1] else f" AS {identifier(path[-1])}"
                 edits.append(_Edit(*_place(raw, node, path), f"{qualified(new)}{alias}"))
         self._refuse_qualified_columns(tree, view)
-        changed = _edited(text, edits)
+        changed = _apply(text, edits)
         self._check_reads(changed, view)
         return changed
 
@@ -166,7 +167,7 @@ class _Documents:
         new = self._relations[view.table_name]
         known = by_folded_name(list(self._relations.values()))
         paths = (node["qualified_name"]["path"] for node in base_tables(self._tree(definition)["statements"]))
-        reads = {name for path in paths if (name := resolved(path, new, known, "")) is not None}
+        reads = {name for path in paths if (name := resolve(path, new, known, "")) is not None}
         if reads != {self._relations[each] for each in view.depends_on if each in self._relations}:
             raise _NotUnderstood("it would not read the mapped tables alone")
 
@@ -175,7 +176,7 @@ class _Documents:
         for node in nodes(tree):
             if node.get("type") == "TYPE":
                 path = node["qualified_name"]["path"]
-                old = resolved(path, within, self._types, "")
+                old = resolve(path, within, self._types, "")
                 if old is not None and (new := self._by_schema(old)) != old:
                     yield _Edit(*_place(raw, node, path), qualified(new))
             elif node.get("type") == "FUNCTION" and node["function_name"].lower() in _DRAWS:
@@ -186,7 +187,7 @@ class _Documents:
         kind = node.get("literal") if node.get("type") == "VALUE_CONSTANT" else None
         if not isinstance(kind, dict) or kind.get("kind") != "STRING":
             return
-        old = resolved(_parts(kind["text"].encode()), within, self._sequences, "")
+        old = resolve(_parts(kind["text"].encode()), within, self._sequences, "")
         match = _STRING.match(raw, node["query_location"])
         if old is None or (new := self._by_schema(old)) == old:
             return
@@ -228,7 +229,7 @@ def _place(raw: bytes, node: Mapping[str, Any], path: Iterable[str]) -> tuple[in
     return match.span()
 
 
-def _edited(text: str, edits: Iterable[_Edit]) -> str:
+def _apply(text: str, edits: Iterable[_Edit]) -> str:
     raw, place, parts = text.encode(), 0, []
     for edit in sorted(set(edits)):
         parts += [raw[place : edit.start], edit.text.encode()]

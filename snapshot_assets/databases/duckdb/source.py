@@ -18,7 +18,13 @@ from snapshot_assets.databases.duckdb.introspect import extract_schema, spelled
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import RANGED, carry
-from snapshot_assets.databases.duckdb.unfit_values import BATCH_BYTES, MOST_VECTORS, conform, merged, unfit_conditions
+from snapshot_assets.databases.duckdb.unfit_values import (
+    BATCH_BYTES,
+    MOST_VECTORS,
+    conform,
+    merge_batches,
+    unfit_conditions,
+)
 from snapshot_assets.databases.protocol.query import Query, is_query, query_schema
 from snapshot_assets.databases.protocol.ranges import SAMPLE_ROWS, ColumnRange, Quantiles, fractions
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -197,32 +203,27 @@ class DuckDBDatabase(TimedSource):
 
     def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:
         query = f"SELECT {values} FROM {self._session.relation(table.table_name)} WHERE {where}"
-        row: tuple[Any, ...] = self._session.rows(query, doing=f"reading {table.table_name}")[0]
-        return row
+        return tuple(self._session.rows(query, doing=f"reading {table.table_name}")[0])
 
     def _query(self, scan: Scan) -> _Query:
-        if is_query(scan.table):
-            return self._copied(scan)
-        relation = self._session.relation(scan.table.table_name)
-        kinds = self._session.column_types(scan.table.table_name)
-        columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
-        where = f"{DuckDBTimeColumn.predicate(scan.table, scan.rows)} AND {_part(scan.part)}"
-        row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, kinds)
-        return _Query(relation, ", ".join(columns), where, row_ids, _order(scan))
-
-    def _copied(self, scan: Scan) -> _Query:
-        sql = scan.table.options["sql"]
-        kinds = query_types(self._session, sql, scan.rows)
-        columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
-        source = f"(\n{sql}\n) AS copied"
-        return _Query(source, ", ".join(columns), _part(scan.part), row_ids=False, order=_order(scan))
+        table, where, row_ids = scan.table, _part(scan.part), False
+        if is_query(table):
+            sql = table.options["sql"]
+            source, kinds = f"(\n{sql}\n) AS copied", query_types(self._session, sql, scan.rows)
+        else:
+            source, kinds = self._session.relation(table.table_name), self._session.column_types(table.table_name)
+            where = f"{DuckDBTimeColumn.predicate(table, scan.rows)} AND {where}"
+            row_ids = "view" not in table.options and "rowid" not in map(str.lower, kinds)
+        columns = ", ".join(_selected(table, column, kinds) for column in table.columns)
+        numbers = list(map(str, range(1, len(table.columns) + 1)))
+        return _Query(source, columns, where, row_ids, order_clause(scan, numbers, '"binary"'))
 
     def _batches(
         self, cursor: duckdb.DuckDBPyConnection, query: _Query, doing: str
     ) -> Generator[pa.RecordBatch, None, None]:
         with self._session.translated(doing):
             if query.order or not query.row_ids:  # may be costly to run, so it runs once, without a look at its rows
-                yield from merged(_stream(cursor, query.sql() + query.order, _VECTOR))
+                yield from merge_batches(_stream(cursor, query.sql() + query.order, _VECTOR))
                 return
             width = self._row_bytes(cursor, query)
             vectors = int(BATCH_BYTES / (width * _VECTOR)) if width else MOST_VECTORS
@@ -277,11 +278,6 @@ def _stream(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> Iterato
         yield from reader
     finally:
         reader.close()
-
-
-def _order(scan: Scan) -> str:
-    numbers = range(1, len(scan.table.columns) + 1)
-    return order_clause(scan, list(map(str, numbers)), '"binary"')
 
 
 def _part(part: ColumnRange | str | None) -> str:

@@ -15,8 +15,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.definition import FailedStatement, Rehearsal, Statement
 from snapshot_assets.databases.duckdb import memory_limit_of, path_of
-from snapshot_assets.databases.duckdb.ddl import Lacking
-from snapshot_assets.databases.duckdb.ddl.tables import TARGET, has_key, without_keys
+from snapshot_assets.databases.duckdb.ddl import TARGET, Lacking, has_key, without_keys
 from snapshot_assets.databases.duckdb.parser import check_statement
 from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn

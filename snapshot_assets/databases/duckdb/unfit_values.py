@@ -74,7 +74,7 @@ def _or(conditions: list[str | None]) -> str | None:
     return f"({' OR '.join(present)})" if present else None
 
 
-def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join small batches to ones of about `BATCH_BYTES`, which cost less to write."""
     held: list[pa.RecordBatch] = []
     for batch in batches:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 
-from snapshot_assets.databases.definition import Need, Rehearsal, Statement
+from snapshot_assets.databases.definition import Need, Statement
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.driver import refused, refused_types
 from snapshot_assets.databases.postgresql.existing_types import (
@@ -39,7 +39,6 @@ from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeC
 from snapshot_assets.databases.postgresql.value_limits import unfit_values
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, write_form
 from snapshot_assets.databases.protocol.driver_batches import Feed
-from snapshot_assets.databases.protocol.references import Reference
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import Question, SqlTarget
 from snapshot_assets.databases.protocol.target import ExistingTable, Load, OtherType, UnfitValues
@@ -114,7 +113,12 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
     kind = "postgresql"
     time_column = PostgresqlTimeColumn
+    # Functions whose first argument is the connection are its methods.
+    conflicts = conflicts
+    rehearse = rehearse
     _execute = PostgresqlConnection.execute
+    _quiet = quiet
+    _references = references_to
     _rows = PostgresqlConnection.rows
 
     def __init__(self, address: DatabaseAddress) -> None:
@@ -171,10 +175,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         there = {(row["kind"], row["name"]) for row in rows}
         return [need for need in needs if (need.kind, need.name) not in there]
 
-    def conflicts(self, tables: Sequence[Table]) -> list[str]:
-        """Return how types of the target differ from those of the tables; see `SqlTarget`."""
-        return conflicts(self, tables)
-
     def unfit_values(self, column: Column) -> UnfitValues | None:
         """Return which values PostgreSQL cannot hold; see `SqlTarget`."""
         return unfit_values(column)
@@ -186,10 +186,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def differing(self, schema: DatabaseSchema) -> list[str]:
         """Return how the target's locale differs from the source's; see `SqlTarget`."""
         return list(differing_locale(self, schema))
-
-    def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
-        """Return the statements that the server refuses; see `SqlTarget`."""
-        return rehearse(self, statements)
 
     def slow_types(self) -> list[str]:
         """Return the types that the driver does not take as bytes: their values are loaded as text."""
@@ -271,11 +267,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             self.execute(f"TRUNCATE {_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE {_STAGE}", f"dropping the staging table of {name}")
 
-    def _quiet(
-        self, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
-    ) -> AbstractContextManager[None]:
-        return quiet(self, tables, read, deletes=deletes)
-
     def _run(self, statement: Statement) -> None:
         with every_row(self, statement.reads):
             super()._run(statement)
@@ -309,9 +300,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         """Return the tables that have all their rows themselves."""
         rows = self.rows(_HAS_OWN_ROWS_ONLY.format(names=names_of(names)), "looking up tables") if names else []
         return {TableName(row["schema"], row["name"]) for row in rows}
-
-    def _references(self, tables: Sequence[TableName]) -> list[Reference]:
-        return references_to(self, tables)
 
     def _lock_imports(self) -> None:
         self.rows(_ADVISORY.format(kind="_shared"), "waiting for other imports")

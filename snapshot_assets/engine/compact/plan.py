@@ -1,20 +1,40 @@
-"""Planning a compaction from the log alone: which files of which table and chunk are merged, and why."""
+"""Planning a compaction from the log alone: which files of which table and chunk are merged, and why.
+
+A savepoint compacts everything, so that no tombstone is pending (FORMAT.md, section 6), then pins the result.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.objects import UncompactedError, create_savepoint, sealed_head
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.file_columns import FileState
-from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
+from snapshot_assets.catalog.state.file_pruning import (
+    Deletions,
+    deletions,
+    match_files,
+    pending_tombstones,
+    written_schemas,
+)
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import SavepointState
 from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.files.read import TextOf, TextSchema, text_schemas
 from snapshot_assets.engine.jobs import FileSums
-from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
+from snapshot_assets.errors import (
+    CompactionFailedError,
+    ConflictError,
+    DocumentError,
+    NoSnapshotError,
+    PlanError,
+    UnknownRelationError,
+)
 from snapshot_assets.format.actions import Chunk, DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK, folders_of
 from snapshot_assets.format.names import Spellings, rule_of, table_text
@@ -123,11 +143,6 @@ def plan_compaction(store: ObjectStore, state: State, options: CompactionOptions
     compacted whole. Files of a partitioned copy stay in their folders. Duplicates are searched only across several
     attempts, since one scan returns each row once.
 
-    Args:
-        store: The location; only schema documents are read.
-        state: The head's state.
-        options: The options.
-
     Raises:
         NoSnapshotError: There is no snapshot.
         PlanError: A named chunk is not completed, a named table has no primary key to find duplicates by, or
@@ -218,11 +233,11 @@ def _group(
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
     schema_id, table = _newest(documents, files)
     attempts = len({file.attempt for file in files})
-    small = [file for some in by_folder(files).values() for file in _small(some, options.target_size)]
+    small = [[file for file in some if 2 * file.bytes < options.target_size] for some in by_folder(files).values()]
     reasons = {
         "asked for": files if options.chunks or options.tables else [],
         "duplicates": files if options.dedupe and table.primary_key and attempts > 1 else [],
-        "small files": small,
+        "small files": [file for some in small if len(some) > 1 for file in some],
         "tombstones": [file for file in files if file.path in deleting],
     }
     chosen = {file.path for some in reasons.values() for file in some}
@@ -250,12 +265,6 @@ def by_folder(files: Iterable[DataFile]) -> dict[str, list[DataFile]]:
     return folders
 
 
-def _small(files: Sequence[DataFile], target_size: int) -> list[DataFile]:
-    """Return the files of a folder that are worth merging."""
-    small = [file for file in files if 2 * file.bytes < target_size]
-    return small if len(small) > 1 else []
-
-
 def _newest(documents: Mapping[int, DatabaseSchema], files: Sequence[DataFile]) -> tuple[int, Table]:
     """Return the newest schema that contains a table, which may have been dropped since, and the table there."""
     name = _name(files[0])
@@ -264,3 +273,64 @@ def _newest(documents: Mapping[int, DatabaseSchema], files: Sequence[DataFile]) 
         if table is not None:
             return schema_id, table
     raise DocumentError(f"No schema that files of {name} were written with has that table.", table=table_text(name))
+
+
+_TRIES = 10
+"""Most attempts to compact or pin the head; without other writers, three are enough."""
+
+
+def compact_and_pin(
+    catalog: Catalog, compact: Callable[[CompactionPlan], None], *, automatic: bool = False
+) -> SavepointState:
+    """Compact everything, then pin the result; what other writers commit meanwhile is compacted too.
+
+    Args:
+        catalog: The location, opened for writing.
+        compact: Executes a compaction plan of the location.
+        automatic: Whether a retention rule creates the savepoint, and may delete it.
+
+    Raises:
+        UnsealedError: The head is not sealed, perhaps because of another writer; nothing was pinned.
+        CompactionFailedError: Chunks cannot be compacted, and no other writer changed them.
+        ConflictError: Other writers kept changing data.
+    """
+    for _ in range(_TRIES):
+        catalog.refresh()
+        state = catalog.require_snapshot()
+        sealed_head(state)
+        planned = state.data_revision  # a refresh changes the state itself
+        plan = next(compactions(catalog.store, state), None)
+        if plan is not None:
+            try:
+                compact(plan)
+            except CompactionFailedError:
+                if catalog.refresh().data_revision == planned:  # nothing changed: the next try fails too
+                    raise
+            continue
+        with suppress(UncompactedError):
+            return create_savepoint(catalog, state.data_revision, automatic=automatic)
+    raise ConflictError(
+        f"Other writers changed data at {catalog.store.uri} again and again while it was compacted, last in revision "
+        f"{catalog.refresh().data_revision}; no savepoint was made. Run again when no export or deletion is at work.",
+        uri=catalog.store.uri,
+        revision=catalog.state.data_revision,
+    )
+
+
+def compactions(store: ObjectStore, state: State) -> Iterator[CompactionPlan]:
+    """Yield the compactions that a savepoint needs; execute each before you take the next.
+
+    The first is the default compaction. It leaves files whose statistics exclude a tombstone that is still pending for
+    them. The second rewrites these whole, so that no tombstone is pending.
+    """
+    tables: set[TableName] = set()
+    chunks: set[int] = set()
+    for revision, each in pending_tombstones(state).items():
+        table = TableName(each.schema, each.table)
+        tables.add(table)
+        chunks.update(match.file.chunk for match in match_files(state, table, older_than=revision))
+    filtered = CompactionOptions(chunks=tuple(sorted(chunks)), tables=tuple(sorted(tables)))
+    for options in (CompactionOptions(), filtered) if tables else (CompactionOptions(),):
+        plan = plan_compaction(store, state, options)
+        if plan.groups:
+            yield plan

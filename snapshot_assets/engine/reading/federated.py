@@ -11,8 +11,16 @@ import pyarrow as pa
 from snapshot_assets.catalog.federation import FederatedTable, Federation, Member, OpenBelow, Span, open_federation
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.reading.options import ReadOptions, parse_versions
-from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
-from snapshot_assets.engine.reading.planning import FileRows, PlannedRead, chosen_columns, documents_for, time_range_of
+from snapshot_assets.engine.reading.planning import (
+    FilePart,
+    FileRows,
+    PlannedRead,
+    chosen_columns,
+    documents_for,
+    file_parts,
+    grouped,
+    time_range_of,
+)
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -91,15 +99,16 @@ def _plan_deduplicated(
         for member in federation.members
     )
     read = _DistinctRows(rows, table, tuple(schema.names), table.primary_key.columns, tuple(ranges))
-    groups = [group for group in found.groups if ranges[0] is None or _may_hold(group, ranges[0])]
+    groups = [
+        group
+        for group in found.groups
+        if (first := ranges[0]) is None
+        or any(span.window and first.overlaps(span.window.start, span.window.end) for span in group)
+    ]
     parts = [
         {part.file.path: part for part in _parts(member, table, None, dropped=True)} for member in federation.members
     ]
     return PlannedRead(spark_schema(schema), read, [_work(federation, group, parts) for group in groups])
-
-
-def _may_hold(group: Sequence[Span], time_range: TimeFilter) -> bool:
-    return any(span.window and time_range.overlaps(span.window.start, span.window.end) for span in group)
 
 
 def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping[str, FilePart]]) -> Work:

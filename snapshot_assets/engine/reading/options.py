@@ -58,13 +58,7 @@ class ReadOptions:
     dedupe: str | None = None
 
     def narrowed(self, revision: int, start: datetime | None, end: datetime | None) -> ReadOptions:
-        """Return the options of the same read at a revision that they chose, in a further range of time.
-
-        Args:
-            revision: The revision.
-            start: None for an open start.
-            end: None for an open end.
-        """
+        """Return the options of the same read at a revision that they chose, in a further range of time."""
         first = max(filter(None, (self.start, start)), default=None)
         last = min(filter(None, (self.end, end)), default=None)
         if first is not None and last is not None and first >= last:

@@ -1,34 +1,171 @@
-"""Plans a read from the log: its schema, and the work of each task."""
+"""Plans a read from the log: its schema, and the files and row groups that each task reads.
+
+The log selects files; the task that reads a file selects row groups from its footer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from snapshot_assets.catalog.listing import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import existing_state
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
+from snapshot_assets.catalog.state.file_pruning import deletions, match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection.selection import check_relation, suggestion
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.files.parquet.reader import BATCH_ROWS, ChooseGroups
-from snapshot_assets.engine.files.read import read_batches
+from snapshot_assets.engine.files.parquet.statistics import row_groups
+from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
 from snapshot_assets.engine.reading.options import ReadOptions
-from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped, groups_in_range
 from snapshot_assets.engine.time_range import TimeFilter, is_time
 from snapshot_assets.errors import IncompleteError, NoSnapshotError, PlanError
+from snapshot_assets.format.actions import ColumnStatistics, DataFile
 from snapshot_assets.format.header import format_of
 from snapshot_assets.format.names import NameRule, Spellings, rule_of
+from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
+
+_GROUP_BYTES = 32 << 20
+_OPEN_COST = 4 << 20
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """The part of one file that is read.
+
+    Attributes:
+        file: The file, without its statistics.
+        cut: Whether the time range selects row groups from the file's footer, and filters rows.
+        deleted: Predicates of tombstones; rows for which one is true are left out.
+        dropped: Whether tombstones delete all rows.
+        text: What a text file does not say about itself; None for Parquet.
+    """
+
+    file: DataFile
+    cut: bool = False
+    deleted: tuple[Predicate, ...] = ()
+    dropped: bool = False
+    text: TextSchema | None = None
+
+
+def file_parts(
+    state: State,
+    table: Table,
+    documents: Mapping[int, DatabaseSchema],
+    time_range: TimeFilter | None,
+    *,
+    dropped: bool = False,
+) -> list[FilePart]:
+    """Return the parts to read for a table's rows, by chunk and path.
+
+    Args:
+        state: The state.
+        table: The table in the newest schema.
+        documents: The schemas of the files, by id; used only for text files, with a time range or with tombstones.
+        time_range: None for all rows, also those without a time.
+        dropped: Whether to include files that are deleted whole.
+
+    Raises:
+        PlanError: A time that is carried as text would have to filter rows.
+    """
+    written = written_schemas(documents, table.table_name)
+    gone = deletions(state, table.table_name, written)
+    text_of = text_schemas(state.header, documents)
+    parts = [
+        replace(
+            part,
+            deleted=gone.of(part.file.path),
+            dropped=part.file.path in gone.dropped,
+            text=text_of(part.file),
+        )
+        for part in _in_range(state, table, written, time_range)
+    ]
+    return [part for part in parts if dropped or not part.dropped]
+
+
+def _in_range(
+    state: State, table: Table, written: Mapping[int, pa.Schema], time_range: TimeFilter | None
+) -> Iterator[FilePart]:
+    """Yield the parts that may hold rows of a time range."""
+    start, end = (time_range.start, time_range.end) if time_range else (None, None)
+    found = match_files(state, table.table_name, start=start, end=end)
+    matches = list(found)
+    edges = [match for match in matches if not match.certain]
+    if not edges or time_range is None or table.time_index is None:
+        yield from (FilePart(_bare(match.file)) for match in matches)
+        return
+    kind = table.column(table.time_index).arrow_field().type
+    if not is_time(kind):
+        raise PlanError(
+            f"{table.table_name}.{table.time_index} is carried as {kind}, so rows cannot be filtered by it. Let"
+            " start and end lie on bounds of chunks (table $chunks lists them), or omit them."
+        )
+    paths = [match.file.path for match in edges]
+    statistics = dict(zip(paths, found.statistics(table.time_index, edges), strict=True))
+    for match in matches:
+        if match.certain:
+            yield FilePart(_bare(match.file))
+        elif all(_overlap(written[match.file.schema_id], table, time_range, [statistics[match.file.path]])):
+            yield FilePart(_bare(match.file), cut=True)
+
+
+def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
+    """Return the parts in groups of neighbours, one group a task."""
+    groups: list[list[FilePart]] = []
+    size = _GROUP_BYTES
+    for part in parts:
+        cost = part.file.bytes + _OPEN_COST
+        if size + cost > _GROUP_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(part)
+        size += cost
+    return groups
+
+
+def _bare(file: DataFile) -> DataFile:
+    """Return a file without its statistics."""
+    return replace(file, columns=(), row_groups=())
+
+
+def _overlap(
+    schema: pa.Schema, table: Table, time_range: TimeFilter, bounds: Sequence[ColumnStatistics | None]
+) -> list[bool]:
+    """Return for each bounds of a file's time column whether they overlap the range; unknown bounds do."""
+    kind = schema.field(table.time_index).type if table.time_index in schema.names else None
+    if kind is None or not is_time(kind):
+        return [True] * len(bounds)
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        kind = pa.timestamp("ms", kind.tz)  # Parquet has no seconds
+    numbers = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    known = [one if one and type(one.minimum) is type(one.maximum) is int else None for one in bounds]
+    first = pa.array([one and one.minimum for one in known], numbers).view(kind)
+    last = pa.array([one and one.maximum for one in known], numbers).view(kind)
+    kept: list[bool] = time_range.overlapping(first, last, table).fill_null(True).to_pylist()
+    return kept
+
+
+def groups_in_range(
+    table: Table, time_range: TimeFilter, metadata: pq.FileMetaData, schema: pa.Schema
+) -> Sequence[int]:
+    """Return the numbers of the row groups that may contain rows of a time range, from a file's footer."""
+    bounds = [
+        next((one for one in group.columns if one.column == table.time_index), None)
+        for group in row_groups(metadata, schema)
+    ]
+    return [number for number, kept in enumerate(_overlap(schema, table, time_range, bounds)) if kept]
 
 
 @dataclass(frozen=True)
@@ -101,10 +238,6 @@ class TableRead:
 def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | PlannedRead:
     """Choose the revision and the files to read. Opens the log and schema documents, no data.
 
-    Args:
-        store: The location.
-        options: The options.
-
     Raises:
         NoSnapshotError: There is no snapshot.
         IncompleteError: No revision is sealed yet.
@@ -122,8 +255,10 @@ def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | Planned
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
         since = 0 if options.since is None else resolve_version(options.since, head)
-        asked = TableRequest(head, _state(store, head, options.version), since)
-        return _plan_metadata(asked, options.table, options.columns)
+        request = TableRequest(head, _state(store, head, options.version), since)
+        rows = METADATA_TABLES[options.table].read(request)
+        rows = rows.select(chosen_columns(rows.schema, options.columns, options.table).names)
+        return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
     if options.version is None and not head.seals:
         raise IncompleteError(
             f"The snapshot at {store.uri} was not sealed yet: materialise its manifest. The table $chunks shows what is"
@@ -140,12 +275,6 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
     """Return the state at a version; the head's for None."""
     revision = head.revision if version is None else resolve_version(version, head)
     return head if revision == head.revision else read_state(store, through=revision)
-
-
-def _plan_metadata(asked: TableRequest, name: str, columns: Sequence[str]) -> PlannedRead:
-    rows = METADATA_TABLES[name].read(asked)
-    rows = rows.select(chosen_columns(rows.schema, columns, name).names)
-    return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
 
 
 def _choose_table(store: ObjectStore, state: State, name: TableName, options: ReadOptions) -> TableRead:
@@ -215,7 +344,9 @@ class FileRows:
     def __call__(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some parts."""
         for part in parts:
-            schema = self._with_time() if part.cut else self.schema
+            schema, time = self.schema, self.table.time_index
+            if part.cut and time is not None and time not in schema.names:
+                schema = schema.append(self.table.column(time).arrow_field())
             batches = read_batches(
                 self.store,
                 part.file,
@@ -227,17 +358,9 @@ class FileRows:
                 deleted=part.deleted,
             )
             for batch in batches:
-                yield self._in_range(batch) if part.cut else batch
+                in_range = self.time_range.filter(batch, self.table) if part.cut and self.time_range else batch
+                yield in_range.select(self.schema.names) if part.cut else batch
 
     def groups_of(self, part: FilePart) -> ChooseGroups | None:
         """Return what selects the row groups of a part; None for all."""
         return partial(groups_in_range, self.table, self.time_range) if part.cut and self.time_range else None
-
-    def _with_time(self) -> pa.Schema:
-        time = self.table.time_index
-        assert time is not None
-        return self.schema if time in self.schema.names else self.schema.append(self.table.column(time).arrow_field())
-
-    def _in_range(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        assert self.time_range is not None
-        return self.time_range.filter(batch, self.table).select(self.schema.names)

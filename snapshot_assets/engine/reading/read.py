@@ -1,11 +1,11 @@
-"""`read`: a snapshot's table as a DataFrame, by Spark's own Parquet reader where that reaches the files."""
+"""Returns rows of snapshots as DataFrames: tables (`read`), by Spark's own reader where it reaches them, and chunks."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from weakref import WeakKeyDictionary
@@ -14,17 +14,26 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.catalog.schemas import read_schema, read_schemas
+from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import HASHING_THREADS, hash_object
-from snapshot_assets.engine.files.read import check_sha256
-from snapshot_assets.engine.reading.filters import InexpressibleError
-from snapshot_assets.engine.reading.native import NativeRead, plan_native
+from snapshot_assets.databases.spark.types import batch_schema, spark_schema
+from snapshot_assets.engine.executors import prepare_session
+from snapshot_assets.engine.files.read import TextSchema, check_sha256, read_batches, text_schemas
+from snapshot_assets.engine.reading.native import InexpressibleError, NativeRead, plan_native
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
-from snapshot_assets.engine.reading.parts import FilePart, grouped
-from snapshot_assets.engine.reading.planning import PlannedRead, TableRead
+from snapshot_assets.engine.reading.planning import FilePart, PlannedRead, TableRead, grouped
 from snapshot_assets.engine.reading.source import open_read
 from snapshot_assets.engine.session import master_of, send_package, spark_errors, task_frame
-from snapshot_assets.errors import ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
+from snapshot_assets.errors import IncompleteError, ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
 from snapshot_assets.format.actions import DataFile
+from snapshot_assets.format.header import format_of
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.name_texts import written_name, yaml_key
+from snapshot_assets.format.names import Spellings, rule_of, table_text
+from snapshot_assets.format.predicates import Predicate
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import hashing_threads, threads
 from snapshot_assets.storage.location import FILE, Location
@@ -56,7 +65,11 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
     wanted = [(_identity(store, part.file, local), part) for part in parts]
     new = [(identity, part) for identity, part in wanted if identity not in known]
     files = {part.file.path: part.file for _, part in new}
-    found = _in_threads(store, files.values()) if local else _in_tasks(spark, store, [part for _, part in new])
+    if local:
+        with threads(hashing_threads(store, HASHING_THREADS)) as pool:
+            found = list(pool.map(lambda path: (path, _sha256(store, path)), files))
+    else:
+        found = list(_in_tasks(spark, store, [part for _, part in new]))
     for path, sha256 in found:
         if sha256 is None:
             raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
@@ -72,11 +85,6 @@ def forget(spark: SparkSession) -> None:
 
 def _identity(store: ObjectStore, file: DataFile, local: bool) -> _Known:
     return store.uri, file.path, file.sha256, store.head(file.path).modified if local else None
-
-
-def _in_threads(store: ObjectStore, files: Iterable[DataFile]) -> Iterator[tuple[str, str | None]]:
-    with threads(hashing_threads(store, HASHING_THREADS)) as pool:
-        yield from pool.map(lambda file: (file.path, _sha256(store, file.path)), files)
 
 
 def _in_tasks(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart]) -> Iterator[tuple[str, str | None]]:
@@ -234,3 +242,82 @@ def _columns_text(columns: Sequence[str] | None) -> str | None:
 
 def _time_text(time: str | datetime | None) -> str | None:
     return time.isoformat() if isinstance(time, datetime) else time
+
+
+_Part = tuple[DataFile, tuple[Predicate, ...], TextSchema | None]
+"""A file, the predicates of its deleted rows, and what a text file does not say about itself."""
+
+
+def load_frames(
+    spark: SparkSession, store: ObjectStore, state: State, chunks: Sequence[int], table: TableName | None = None
+) -> dict[TableName, DataFrame]:
+    """Return the rows of completed chunks as one DataFrame for each table, in no order.
+
+    Windows return every timed table and chunk 0 every untimed one, even without rows; `table` selects one. Rows that a
+    tombstone deletes are left out. Each task hashes its file before it yields a row.
+
+    Raises:
+        IncompleteError: Chunks are not completed; names them.
+        PlanError: The chunks do not have that table: windows have the tables with a time index, chunk 0 the others.
+    """
+    missing = [chunk for chunk in chunks if not state.completed(chunk)]
+    if missing:
+        raise IncompleteError(
+            f"Chunks {missing[:10]} of {store.uri} are not exported; materialise them.", missing=missing
+        )
+    files: dict[TableName, list[DataFile]] = {}
+    for chunk in chunks:
+        for known in state.live_files(chunk):
+            files.setdefault(TableName(known.file.schema, known.file.table), []).append(known.file)
+    schema = read_schema(store, state.schemas[state.schema_id])
+    for each in schema.tables:
+        if any((chunk == UNTIMED_CHUNK) is (each.time_index is None) for chunk in chunks):
+            files.setdefault(each.table_name, [])
+    if table is not None:
+        files = _only(table, files, schema, store.uri)
+    prepare_session(spark)
+    documents = read_schemas(store, state) if state.tombstones or format_of(state.header).is_text else {}
+    text_of = text_schemas(state.header, documents)
+    frames = {}
+    for name, some in sorted(files.items()):
+        gone = deletions(state, name, written_schemas(documents, name))
+        left = [(file, gone.of(file.path), text_of(file)) for file in some if file.path not in gone.dropped]
+        zone = state.header.time_zone if state.header else "UTC"
+        frames[name] = _frame(spark, store, schema.table(name), left, zone)
+    return frames
+
+
+def _only(
+    table: TableName, files: dict[TableName, list[DataFile]], schema: DatabaseSchema, uri: str
+) -> dict[TableName, list[DataFile]]:
+    known_names = {*files, *(each.table_name for each in schema.tables)}
+    spelled = Spellings(rule_of(schema.database), known_names).of(table)
+    chosen = {name: some for name, some in files.items() if name == spelled}
+    if not chosen:
+        known = next((each for each in schema.tables if each.table_name == spelled), None)
+        why = "is not in the snapshot"
+        if known is not None:
+            why = "has no time index, so it is in chunk 0" if known.time_index is None else "is not in chunk 0"
+        remedy = f"`time_columns: {{{yaml_key(written_name(*table))}: null}}`"
+        raise PlanError(
+            f"{table} of {uri} {why}. For an asset of a table without a time index, write {remedy} in the plan:"
+            " then the asset has no partitions.",
+            table=table_text(table),
+        )
+    return chosen
+
+
+def _frame(
+    spark: SparkSession,
+    store: ObjectStore,
+    table: Table,
+    files: Sequence[_Part],
+    zone: str,
+) -> DataFrame:
+    arrow = batch_schema(table.arrow_schema())
+
+    def read(part: _Part) -> Iterator[pa.RecordBatch]:
+        file, deleted, text = part
+        return read_batches(store, file, arrow, text, verify=True, zone=zone, deleted=deleted)
+
+    return task_frame(spark, files, spark_schema(arrow), read)

@@ -153,12 +153,7 @@ class SnapshotSource(DataSource):
 
 
 def open_read(options: ReadOptions, master: str, environment: Mapping[str, str]) -> TableRead | PlannedRead:
-    """Open a location, and choose what to read.
-
-    Args:
-        options: The options of the read.
-        master: Spark's master.
-        environment: Variables that complete the storage options.
+    """Open a location, whose storage options `environment` completes, and choose what to read.
 
     Raises:
         PlanError: The location is a folder, and the master's tasks run on other machines. See `choose_read` and
@@ -202,13 +197,7 @@ class SnapshotReader(DataSourceReader):
 
 
 class PushingReader(SnapshotReader):
-    """A reader whose files are also left out by the comparisons of a query with times.
-
-    Args:
-        planned: The read without them.
-        index: Its time index.
-        plan: Plans the read with other options.
-    """
+    """A reader whose files are also left out by the comparisons of a query with times; `plan` plans a part of it."""
 
     def __init__(self, planned: PlannedRead, index: TimeIndex, plan: Callable[..., PlannedRead]) -> None:
         super().__init__(planned)

@@ -1,6 +1,6 @@
-"""Damage at the location: what keeps a revision from being restored, and which older schema replaces a damaged one.
+"""Damage at the location: what keeps a revision from being restored, what is left out, and which older schema is used.
 
-A file that was written with the damaged schema is still restored if its own columns are those of the older schema.
+A file that was written with a damaged schema is still restored if its own columns are those of the older schema.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,15 +27,21 @@ from snapshot_assets.errors import (
     GapError,
     LostLogError,
     ObjectNotFoundError,
+    PartlyRestoredError,
     UnsupportedVersionError,
 )
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.header import format_of
-from snapshot_assets.format.layout import checkpointed_revision, transaction_path
+from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision, transaction_path
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
-from snapshot_assets.format.units import counted, noun
+from snapshot_assets.format.units import counted, noun, time_text
 from snapshot_assets.storage.base import ObjectStore
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.files import FilePlan
+    from snapshot_assets.engine.restore.plan import RestorePlan
+    from snapshot_assets.engine.restore.steps import FailedStep
 
 SHOWN = 10
 """Most damage that a message names."""
@@ -79,15 +87,10 @@ def refuse_needed_damage(
 
 
 def refuse_damage(uri: str, damage: Sequence[str], way: str = "") -> None:
-    """Refuse a restore if objects that it needs are damaged.
-
-    Args:
-        uri: The location.
-        damage: Their faults, a sentence each.
-        way: How to restore what does not need them, as a sentence.
+    """Refuse a restore if objects that it needs are damaged; `way` is how to restore what does not need them.
 
     Raises:
-        DamageError: There is damage; lists the first ones.
+        DamageError: There is damage; lists the first faults.
     """
     if damage:
         more = f" and {len(damage) - SHOWN} more" if len(damage) > SHOWN else ""
@@ -212,3 +215,66 @@ def _columns(store: ObjectStore, file: DataFile) -> pa.Schema | None:
             return parquet.schema_arrow
     except (ObjectNotFoundError, DamageError, pa.ArrowException, OSError):
         return None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A table of a chunk that is not restored, because files of it are damaged.
+
+    Attributes:
+        window: The chunk's window as text; "" for chunk 0.
+        rows: Rows of its files.
+        faults: The faults of its damaged files.
+    """
+
+    table: TableName
+    chunk: int
+    window: str
+    rows: int
+    faults: tuple[str, ...]
+
+    def __str__(self) -> str:
+        where = f" in {self.window}" if self.window else f" in chunk {self.chunk}"
+        return f"{table_text(self.table)}{where}: {counted(self.rows, 'row')} expected. {' '.join(self.faults)}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The table and window as JSON has them."""
+        facts = {"table": table_text(self.table), "chunk": self.chunk, "window": self.window or None}
+        return facts | {"rows": self.rows, "faults": list(self.faults)}
+
+
+def left_out(plan: RestorePlan) -> list[LeftOut]:
+    """Return the tables of the chosen chunks that a restore leaves out."""
+
+    def place(file: FilePlan) -> tuple[int, TableName]:
+        return file.file.chunk, file.table.table_name
+
+    left = []
+    for (chunk, table), some in groupby(sorted(plan.left_of_chosen, key=place), place):
+        files = [each.file for each in some]
+        window = None if chunk == UNTIMED_CHUNK else plan.state.window(chunk)
+        text = f"{time_text(window.start)}/{time_text(window.end)}" if window else ""
+        faults = tuple(plan.damaged[file.path] for file in files if file.path in plan.damaged)
+        left.append(LeftOut(table, chunk, text, sum(file.rows for file in files), faults))
+    return left
+
+
+def partly_restored(plan: RestorePlan, failed: Sequence[FailedStep]) -> PartlyRestoredError:
+    """Return the error of a restore that has done everything but what damage left out, and steps that failed."""
+    left = left_out(plan)
+    rows = sum(each.rows for each in left)
+    named = " ".join(map(str, left[:SHOWN]))
+    more = f" And {len(left) - SHOWN:,} more." if len(left) > SHOWN else ""
+    steps = f" {counted(len(failed), 'schema step')} failed." if failed else ""
+    files = f"{counted(rows, 'row')} {noun(rows, 'is', 'are')} left out, because files are damaged: {named}{more}"
+    older = " ".join(plan.source.older.warnings()) if plan.source.older else ""
+    altered = " Before that, give the target's tables the columns that they lack, or drop them." if older else ""
+    return PartlyRestoredError(
+        f"{older}{older and left and ' '}{files if left else ''}{steps} Everything else that was asked for is restored."
+        " Bring the damaged objects, which `snapshots export verify` names, back from a copy or a replica; then run"
+        " again: only what was left out is loaded."
+        f"{altered}",
+        left_out=[each.facts for each in left],
+        steps=[each.facts for each in failed],
+    )

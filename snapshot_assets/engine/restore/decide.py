@@ -1,5 +1,7 @@
 """What a restore does with each chunk, decided before anything is recorded or loaded: load, replace, renew, or nothing.
 
+The windows give a chunk's number its meaning. So every restore records them, and other windows are refused.
+
 A compaction writes the same rows into other files. Such rows need not be loaded again. They are known to be the same
 if the chunk was exported before the revision that they were loaded from: then only compactions came after it.
 Compactions and tombstones only remove rows, so the later rows are among the earlier ones; if there are as many, they
@@ -9,9 +11,12 @@ are the same. Every other chunk counts as changed, also one that was loaded from
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -28,9 +33,145 @@ from snapshot_assets.engine.restore.files import (
 from snapshot_assets.engine.restore.target import Renewal, TargetLedger
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.documents import canonical_json
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets.format.units import counted, number_text, some_text
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.units import counted, duration_text, noun, number_text, parse_time, some_text, time_text
+from snapshot_assets.format.windows import window_at
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.plan import RestorePlan
+
+_IMPORT_AGAIN = "Drop the tables, give --forget-ledger, and import again."
+
+
+@dataclass(frozen=True)
+class PinnedWindows:
+    """The windows that a restore's chunks stand for.
+
+    Attributes:
+        start: Start of the first window; None if there are no windows.
+        end: End of the last window, which may be shorter; None if it is open.
+        zone: IANA zone of times without one.
+        time_indexes: The time index of each table; None for an untimed table.
+    """
+
+    start: datetime | None
+    length: timedelta
+    end: datetime | None
+    zone: str
+    time_indexes: Mapping[TableName, str | None]
+
+    @classmethod
+    def of(cls, state: State, tables: Sequence[Table]) -> PinnedWindows:
+        """Return the windows of a revision, with its selected tables by their names in the target."""
+        header = state.header
+        assert header is not None
+        indexes = {table.table_name: table.time_index for table in tables}
+        length = timedelta(microseconds=header.chunk_time_window)
+        return cls(header.start, length, header.end, header.time_zone, indexes)
+
+    @classmethod
+    def parse(cls, text: str) -> PinnedWindows:
+        """Return the windows that `text` wrote."""
+        values = json.loads(text)
+        start, end = (parse_time(values[name]) if values[name] else None for name in ("start", "end"))
+        indexes = {TableName(schema, table): column for schema, table, column in values["time_indexes"]}
+        return cls(start, timedelta(microseconds=values["length"]), end, values["zone"], indexes)
+
+    def text(self) -> str:
+        """Return the windows as canonical JSON, as the ledger holds them."""
+        values = {
+            "start": time_text(self.start) if self.start else None,
+            "length": self.length // timedelta(microseconds=1),
+            "end": time_text(self.end) if self.end else None,
+            "zone": self.zone,
+            "time_indexes": [[*name, column] for name, column in sorted(self.time_indexes.items())],
+        }
+        return canonical_json(values).decode()
+
+    def __str__(self) -> str:
+        """Return the windows for a message."""
+        if self.start is None:
+            return "no windows"
+        return (
+            f"windows of {duration_text(self.length)} from {time_text(self.start)} (times without a zone: {self.zone})"
+        )
+
+
+def check_windows(ledger: TargetLedger, now: PinnedWindows, chunks: Collection[int], revision: int) -> None:
+    """Refuse a revision whose chunks stand for other windows than those that were loaded into the target.
+
+    Raises:
+        RestoreError: A chunk's number would mean other rows (names both windows, or both time indexes), or the target
+            holds rows of chunks that the revision lacks.
+    """
+    by_id = {record.id: record for record in ledger.earlier}
+    tables: dict[str, dict[int, set[TableName]]] = {}
+    for entry in ledger.loaded:
+        tables.setdefault(entry.import_id, {}).setdefault(entry.chunk, set()).add(entry.table)
+    windows = {import_id: _windows_of(by_id.get(import_id), import_id) for import_id in sorted(tables)}
+    for import_id, before in windows.items():
+        _check_time_indexes(set().union(*tables[import_id].values()), before, now, revision)
+        timed = set(tables[import_id]) != {UNTIMED_CHUNK}
+        if timed and (now.start, now.length, now.zone) != (before.start, before.length, before.zone):
+            raise RestoreError(
+                f"The target's rows were loaded in {before}; revision {revision} has {now}, so its chunks are not"
+                f" those that the target holds. {_IMPORT_AGAIN}",
+                revision=revision,
+            )
+    if outside := [entry for entry in ledger.loaded if entry.chunk not in chunks]:
+        names, left = sorted({str(each.table) for each in outside}), sorted({each.chunk for each in outside})
+        raise RestoreError(
+            f"{some_text(names)} in the target {noun(len(names), 'holds', 'hold')} rows of {numbered(left)}, which"
+            f" revision {revision} does not have: they would be left over. Import a revision that has them. Or:"
+            f" {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
+            chunks=left,
+        )
+    for import_id, before in windows.items():
+        for chunk in sorted(set(tables[import_id]) - {UNTIMED_CHUNK}):
+            _check_end(chunk, before, now, revision)
+
+
+def _windows_of(record: RestoreRecord | None, import_id: str) -> PinnedWindows:
+    if record is None or not record.windows:
+        raise RestoreError(
+            f"The target's ledger does not record the windows of import {import_id}, so its chunks cannot be compared"
+            f" with those of another revision: an earlier version of this program recorded it. {_IMPORT_AGAIN}",
+            import_id=import_id,
+        )
+    return PinnedWindows.parse(record.windows)
+
+
+def _check_time_indexes(tables: set[TableName], before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
+    for name in sorted(tables):
+        old, new = before.time_indexes.get(name), now.time_indexes.get(name)
+        if old != new:
+            raise RestoreError(
+                f"The rows of {name} were loaded with the time index {old or 'none'}, which is now {new or 'none'} at"
+                f" revision {revision}: other rows lie in each chunk. {_IMPORT_AGAIN}",
+                table=table_text(name),
+            )
+
+
+def _check_end(chunk: int, before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
+    assert before.start is not None
+    assert now.start is not None
+    old = window_at(before.start, before.length, chunk, end=before.end).end
+    new = window_at(now.start, now.length, chunk, end=now.end).end
+    if old > new:
+        raise RestoreError(
+            f"Chunk {chunk} was loaded up to {time_text(old)}; at revision {revision} it ends at {time_text(new)}, so"
+            f" the rows between would be left over. {_IMPORT_AGAIN}",
+            chunk=chunk,
+        )
+
+
+def numbered(chunks: Sequence[int]) -> str:
+    """Return chunk ids for a message."""
+    return f"{noun(len(chunks), 'chunk')} {', '.join(map(str, chunks))}"
+
 
 _OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
 
@@ -53,21 +194,15 @@ class ChunkLoad:
     left: tuple[FilePlan, ...] = ()
 
     def without(self, damaged: Collection[str]) -> ChunkLoad:
-        """Return the load without the tables of damaged files, whose rows in the target then stay as they are.
-
-        Args:
-            damaged: Paths of damaged files.
-        """
+        """Return the load without the tables of damaged files, whose rows in the target then stay as they are."""
         tables = {plan.table.table_name for plan in self.plans if plan.file.path in damaged}
         if not tables:
             return self
-        chunk, left = self.chunk.without(tables), [plan for plan in self.plans if plan.table.table_name in tables]
+        chunk = self.chunk.without(tables)
+        whole = tuple(plan for plan in self.plans if plan.table.table_name not in tables)
+        left = (*self.left, *(plan for plan in self.plans if plan.table.table_name in tables))
         return dataclasses.replace(
-            self,
-            chunk=chunk,
-            plans=tuple(plan for plan in self.plans if plan.table.table_name not in tables),
-            replace=self.replace and bool(chunk.tables),
-            left=(*self.left, *left),
+            self, chunk=chunk, plans=whole, replace=self.replace and bool(chunk.tables), left=left
         )
 
     @property
@@ -94,7 +229,7 @@ class ChunkChange:
     Attributes:
         reason: The difference, as the end of a sentence; "" if the rows are the same, or none were loaded.
         tables: The tables whose rows differ, or lie in other files now.
-        renewal: The ledger rows to replace, where the same rows lie in other files now; None for none.
+        renewal: See `ChunkLoad`.
     """
 
     reason: str = ""
@@ -104,14 +239,7 @@ class ChunkChange:
 
 @dataclass(frozen=True)
 class ChunkChanges:
-    """Compares chunks of the restored revision with their rows in a target's ledger.
-
-    Attributes:
-        head: The newest state.
-        state: The state at the restored revision.
-        deleted: What tombstones delete, at this revision and at those of the ledger.
-        record: The restore that the comparison is for.
-    """
+    """Compares chunks of the restored revision with their rows in a target's ledger; see `RestorePlan`."""
 
     head: State
     state: State
@@ -136,11 +264,6 @@ class ChunkChanges:
             return ChunkChange(f"was loaded from other files of {_table_names(moved)}{reason}", frozenset(moved))
         entries = tuple(entry_of(plan, self.record, plan.file.rows) for plan in new)
         return ChunkChange("", frozenset(moved), Renewal(tuple(old), entries))
-
-    def to_load(self, chunk: ChunkFiles, absent: Collection[TableName]) -> tuple[FilePlan, ...]:
-        """Return the files of a chunk to load, all if it changed, without those of tables that could not be made."""
-        made = chunk.without(absent)
-        return made.files if self.of(chunk).reason else self.ledger.missing(made)
 
     def _is_outdated(self, plan: FilePlan) -> bool:
         """Return whether a file was loaded without rows that are live now, or with rows that are deleted now."""
@@ -197,7 +320,7 @@ def decide(chunk: ChunkFiles, changes: ChunkChanges, *, again: bool, replace: bo
     Args:
         chunk: The chunk, without tables that could not be made.
         changes: Compares it with what was loaded before.
-        again: Whether it is to be replaced, whatever the ledger lists.
+        again: Whether to replace it, whatever the ledger lists.
         replace: Whether the user lets changed chunks be replaced.
 
     Raises:
@@ -215,7 +338,6 @@ def decide(chunk: ChunkFiles, changes: ChunkChanges, *, again: bool, replace: bo
 
 
 def _check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, into_nonempty: bool) -> None:
-    """Refuse to replace a chunk, unless the user lets rows be replaced and its rows can be identified."""
     if not allowed:
         raise RestoreError(
             f"Chunk {chunk.chunk} {change.reason}, at another revision. Give --replace to delete its rows from the"
@@ -237,44 +359,31 @@ def _check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool,
         )
 
 
-def check_files(
-    loads: Iterable[ChunkLoad],
-    tables: Mapping[TableName, Table],
-    documents: Mapping[int, DatabaseSchema],
-    *,
-    same_kind: bool,
-) -> None:
-    """Check that the target can read the columns of files, and filter their rows, without reading the files.
-
-    Args:
-        loads: What is loaded.
-        tables: Tables as the target holds them.
-        documents: Schemas by id.
-        same_kind: Whether the target is of the snapshot's kind: then it reads columns of other carriers than the newest
-            schema's.
+def check_files(plan: RestorePlan) -> None:
+    """Check that the target can read the columns of the files to load, and filter their rows, without reading them.
 
     Raises:
         RestoreError: The target cannot read a column's carrier; names file and columns.
         PlanError: Rows are to be filtered by a time that is carried as text.
     """
     checked = set()
-    for plan in (plan for load in loads for plan in load.plans):
-        name = plan.table.table_name
-        kind = (plan.file.schema_id, name, plan.cut)
+    for file in (file for load in plan.loads for file in load.plans):
+        name = file.table.table_name
+        kind = (file.file.schema_id, name, file.cut)
         if kind in checked:
             continue
         checked.add(kind)
-        written = documents[plan.file.schema_id]
-        changed = changed_carriers(written, plan.source, plan.table)
-        if changed and not same_kind:
+        written = plan.source.documents[file.file.schema_id]
+        changed = changed_carriers(written, file.source, file.table)
+        if changed and not plan.same_kind:
             raise RestoreError(
-                f"{plan.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
+                f"{file.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
                 f" schema, and only a {written.database} database can read both. Restore into one.",
-                object=plan.file.path,
+                object=file.file.path,
             )
-        if plan.cut is not None:
-            table = as_carried(tables[name], changed)
-            plan.cut.filter(pa.RecordBatch.from_pylist([], table.arrow_schema()), table)
+        if file.cut is not None:
+            table = as_carried(plan.tables[name], changed)
+            file.cut.filter(pa.RecordBatch.from_pylist([], table.arrow_schema()), table)
 
 
 def _table_names(tables: Iterable[TableName]) -> str:

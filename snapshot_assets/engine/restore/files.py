@@ -51,11 +51,9 @@ class TombstoneDeletions:
         return tuple(predicate for number, predicate in self._of(file).items() if number in self._now)
 
     def differ(self, file: DataFile, revision: int | None) -> bool:
-        """Return whether other tombstones apply to a file now than when it was loaded.
+        """Return whether other tombstones apply to a file now than when it was loaded from another revision.
 
-        Args:
-            file: A file of the restored revision.
-            revision: The revision from which the file was loaded; None if the ledger lost that restore.
+        The ledger may have lost that restore, so that its revision is None.
         """
         then = self._before.get(revision, frozenset()) if revision is not None else frozenset()
         applying = self._of(file).keys()
@@ -174,7 +172,17 @@ def chunk_files(
     time_range = None
     if filters.start is not None or filters.end is not None:
         time_range = TimeFilter(filters.start, filters.end, header.time_zone)
-    restored = _restored_tables(state, tables, target_tables)
+    timed = {table.table_name: table.time_index is not None for table in target_tables}
+    windowed = {
+        TableName(known.file.schema, known.file.table)
+        for known in state.live_files()
+        if known.file.chunk != UNTIMED_CHUNK
+    }
+    restored = {
+        name: _RestoredTable(table, timed[table.table_name], name in windowed)
+        for name, table in tables.items()
+        if table.table_name in timed
+    }
     chunks = []
     for chunk in sorted(state.chunks):
         window = state.window(chunk) if chunk != UNTIMED_CHUNK else None
@@ -196,23 +204,6 @@ class _RestoredTable:
     table: Table
     timed: bool
     windowed: bool
-
-
-def _restored_tables(
-    state: State, tables: Mapping[TableName, Table], target_tables: Sequence[Table]
-) -> dict[TableName, _RestoredTable]:
-    """Return the tables that are restored, by their names in the snapshot."""
-    timed = {table.table_name: table.time_index is not None for table in target_tables}
-    windowed = {
-        TableName(known.file.schema, known.file.table)
-        for known in state.live_files()
-        if known.file.chunk != UNTIMED_CHUNK
-    }
-    return {
-        name: _RestoredTable(table, timed[table.table_name], name in windowed)
-        for name, table in tables.items()
-        if table.table_name in timed
-    }
 
 
 def _chunk_files(
@@ -298,16 +289,7 @@ def _text(span: TimeRange) -> str:
 
 
 def changed_carriers(written: DatabaseSchema, name: TableName, newest: Table) -> dict[str, Column]:
-    """Return the columns, by name, that had another carrier when a file was written: a plan may change carriers.
-
-    Args:
-        written: The schema that the file was written with.
-        name: The table's name in it.
-        newest: The table as the snapshot's newest schema has it.
-
-    Returns:
-        Each column as it was when the file was written.
-    """
+    """Return the columns, as they were when a file was written, whose carrier changed since, as plans may ask for."""
     try:
         old = {column.name: column for column in written.table(name).columns}
     except KeyError:

@@ -6,29 +6,32 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.definition import Definition, FailedStatement, Need, ObjectKey, Rehearsal
+from snapshot_assets.databases.definition import Definition, Need, ObjectKey, Rehearsal
 from snapshot_assets.databases.partitions import former_partitions
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.damage import KEEP_GOING, SHOWN, refuse_damage
-from snapshot_assets.engine.restore.decide import ChunkChanges, ChunkLoad, check_files, decide
+from snapshot_assets.engine.restore.decide import ChunkChanges, ChunkLoad, check_files, decide, numbered
 from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions, outside, tombstones_at
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
-from snapshot_assets.engine.restore.target import TargetLedger, check_ledger, resumed_record
-from snapshot_assets.engine.restore.windows import numbered
+from snapshot_assets.engine.restore.target import TargetLedger, resumed_record
 from snapshot_assets.engine.schema_history import dropped_table, former_partition, left_out
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import Table, TableName
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.loader import ChunkOutcome
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class RestorePlan:
     @property
     def ended(self) -> bool:
         """Whether the restore is finished, and the ledger has every file of the tables that could be made."""
-        return self.record.finished and not any(self._loadable(chunk) for chunk in self.chunks)
+        return self.record.finished and not any(self.loadable(chunk) for chunk in self.chunks)
 
     @property
     def complete(self) -> bool:
@@ -94,7 +97,7 @@ class RestorePlan:
 
         Files that are left out because of damage do not count.
         """
-        return not any(self._changed_tables(chunk) or self._loadable(chunk) for chunk in self.chunks)
+        return not any(self._changed_tables(chunk) or self.loadable(chunk) for chunk in self.chunks)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -132,17 +135,28 @@ class RestorePlan:
         former = (former_partition(part) for part in places if ObjectKey("partition", part) in made)
         edges = outside(self.state, self.source.filters)
         older = self.source.older.warnings() if self.source.older else ()
-        return (*older, *edges, *dropped, *former, *gone, *self.differing, *unneeded_damage(self))
+        return (*older, *edges, *dropped, *former, *gone, *self.differing, *self._unneeded_damage())
+
+    def _unneeded_damage(self) -> Iterator[str]:
+        """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""
+        needed = {each.file.path for each in chain(self.left, *map(self.missing, self.chunks))}
+        needed.update(self.source.older.faults if self.source.older else ())  # which its own warnings name
+        found = [text for path, text in self.damaged.items() if path not in needed]
+        yield from (f"Damage elsewhere: {text}" for text in found[:SHOWN])
+        if (more := len(found) - SHOWN) > 0:
+            yield f"{more:,} more objects are damaged; `snapshots export verify` names them."
 
     @cached_property
     def left(self) -> tuple[FilePlan, ...]:
         """The files to load that are left out, with all others of their table and chunk."""
         if not self.settings.keep_going or not self.damaged:
             return ()
-        loads = (
-            ChunkLoad(chunk, self._changes.to_load(chunk, self.absent)).without(self.damaged) for chunk in self.chunks
-        )
-        return tuple(plan for load in loads for plan in load.left)
+        left: list[FilePlan] = []
+        for chunk in self.chunks:
+            made = chunk.without(self.absent)
+            files = made.files if self._changes.of(chunk).reason else self.missing(made)
+            left += ChunkLoad(chunk, files).without(self.damaged).left
+        return tuple(left)
 
     @cached_property
     def left_places(self) -> frozenset[tuple[int, TableName]]:
@@ -165,11 +179,6 @@ class RestorePlan:
         return RestoreSteps(self.definition, self.ledger, self.record, self.resumed)
 
     @property
-    def failing(self) -> tuple[FailedStatement, ...]:
-        """Statements that the target refused in a rehearsal, and without which rows can be loaded."""
-        return self.rehearsal.failed
-
-    @property
     def absent(self) -> frozenset[TableName]:
         """Tables that could not be made, and so hold no rows."""
         return self.steps.absent
@@ -185,6 +194,11 @@ class RestorePlan:
         return self.steps.kept(self.foreseen)
 
     @cached_property
+    def tables(self) -> Mapping[TableName, Table]:
+        """The tables as the target holds them."""
+        return {table.table_name: table for table in self.definition.tables}
+
+    @cached_property
     def by_id(self) -> Mapping[int, ChunkFiles]:
         """The chunks by their ids."""
         return {chunk.chunk: chunk for chunk in self.chunks}
@@ -193,7 +207,20 @@ class RestorePlan:
         """Return the files of a chunk that the ledger lacks."""
         return self.ledger.missing(chunk)
 
-    def _loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
+    def expected_rows(self, file: FilePlan) -> int:
+        """Return how many rows a file brings; for a file that is not loaded whole, only the ledger has the number."""
+        entry = self.ledger.files.get(file.key)
+        return file.file.rows if file.whole or entry is None else entry.rows
+
+    def rows_after(self, outcome: ChunkOutcome) -> int:
+        """Return how many rows the target holds of a chunk that was loaded after this plan was made."""
+        files = self.by_id[outcome.chunk].files
+        if all(file.whole for file in files):
+            return sum(file.file.rows for file in files)
+        loaded = () if outcome.status == "replaced" else {file.key for file in files} & set(self.ledger.files)
+        return sum(self.ledger.files[key].rows for key in loaded) + outcome.rows
+
+    def loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks, of tables that could be made, unless they are left out."""
         left = self.left_places
         wanted = self.missing(chunk.without(self.absent))
@@ -216,18 +243,13 @@ class RestorePlan:
 
         Rows that are left out because of damage do not count.
         """
-        lacking = {file.table.table_name for each in self.chunks for file in self._loadable(each)}
+        lacking = {file.table.table_name for each in self.chunks for file in self.loadable(each)}
         return frozenset(lacking.union(*map(self._changed_tables, self.chunks)))
 
     def _changed_tables(self, chunk: ChunkFiles) -> set[TableName]:
         """Return the tables whose rows of a chunk are to be replaced, or their ledger rows renewed."""
         changed = self._changes.of(chunk).tables
         return {name for name in changed if (chunk.chunk, name) not in self.left_places}
-
-    def lacking_in(self, chunks: Collection[int]) -> list[TableName]:
-        """Return the snapshot's names of the tables whose rows of some chunks are not loaded, though they could be."""
-        lacking = {file.table.table_name for each in chunks for file in self._loadable(self.by_id[each])}
-        return sorted(name for name, new in self.source.names.items() if new in lacking)
 
     @property
     def waiting(self) -> frozenset[TableName]:
@@ -257,15 +279,15 @@ class RestorePlan:
         """
         chosen = replace(self, only=frozenset(only), again=frozenset(again))
         chosen._check_chunks()
-        chosen._check_damage()
-        tables = {table.table_name: table for table in self.definition.tables}
-        check_files(chosen.loads, tables, self.source.documents, same_kind=self.same_kind)
+        needed = {plan.file.path for load in chosen.loads for plan in load.plans} & self.damaged.keys()
+        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(needed)], KEEP_GOING)
+        check_files(chosen)
         return chosen
 
     @cached_property
     def loads(self) -> tuple[ChunkLoad, ...]:
         """What is done with each chosen chunk; `choose` has checked it."""
-        chosen = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
+        selected = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
         loads = (
             decide(
                 chunk.without(self.absent) if self.tried else chunk,
@@ -273,13 +295,9 @@ class RestorePlan:
                 again=chunk.chunk in self.again,
                 replace=self.settings.replace,
             )
-            for chunk in chosen
+            for chunk in selected
         )
         return tuple(load.without(self.damaged) if self.settings.keep_going else load for load in loads)
-
-    def _check_damage(self) -> None:
-        needed = {plan.file.path for load in self.loads for plan in load.plans} & self.damaged.keys()
-        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(needed)], KEEP_GOING)
 
     def _check_chunks(self) -> None:
         unknown = sorted(self.only - {chunk.chunk for chunk in self.chunks} - {UNTIMED_CHUNK})
@@ -299,8 +317,7 @@ class RestorePlan:
         Raises:
             OtherImportError: A different restore into the tables was recorded meanwhile.
         """
-        check_ledger(ledger, self.source, self.source.filters)
-        resumed = resumed_record(ledger, self.source, self.source.filters)
+        resumed = resumed_record(ledger, self.source)
         return replace(
             self,
             ledger=ledger,
@@ -316,19 +333,9 @@ class RestorePlan:
 
     def reopen_for_tables(self) -> RestorePlan:
         """Return the plan with its record as unfinished, if the restore was finished without some of its tables."""
-        if not self.record.finished or not (self.steps.untried_tables or any(map(self._loadable, self.chunks))):
+        if not self.record.finished or not (self.steps.untried_tables or any(map(self.loadable, self.chunks))):
             return self
         return replace(self, record=replace(self.record, finished=False))
-
-
-def unneeded_damage(plan: RestorePlan) -> Iterator[str]:
-    """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""
-    needed = {each.file.path for each in chain(plan.left, *map(plan.missing, plan.chunks))}
-    needed.update(plan.source.older.faults if plan.source.older else ())  # which its own warnings name
-    found = [text for path, text in plan.damaged.items() if path not in needed]
-    yield from (f"Damage elsewhere: {text}" for text in found[:SHOWN])
-    if (more := len(found) - SHOWN) > 0:
-        yield f"{more:,} more objects are damaged; `snapshots export verify` names them."
 
 
 def deleted_rows(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:

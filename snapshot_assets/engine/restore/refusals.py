@@ -1,19 +1,43 @@
-"""Collects every reason for which a target refuses a restore into one error: a person mends all before the next try."""
+"""Collects every reason for which a target refuses a restore into one error: a person mends all before the next try.
+
+Values are read only of columns of an existing table that are shorter than the snapshot's, and, for a dry run, of those
+whose values the source could hold and the target cannot. The log's statistics decide for dates and times outside lists.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from snapshot_assets.databases.definition import AVAILABLE_EXTENSION, Definition, Need, needed_by_rows
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from snapshot_assets.databases.definition import (
+    AVAILABLE_EXTENSION,
+    Definition,
+    FailedStatement,
+    Need,
+    ObjectKey,
+    Statement,
+    needed_by_rows,
+)
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import ExistingTable, OtherType
+from snapshot_assets.engine.restore.files import as_carried, changed_carriers
+from snapshot_assets.engine.restore.loader import batches_of
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError, TargetNotEmptyError
+from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, some_text
+from snapshot_assets.storage.base import ObjectStore
 
 
 def refuse(errors: Sequence[SnapshotError]) -> None:
@@ -36,16 +60,21 @@ def refuse(errors: Sequence[SnapshotError]) -> None:
 def schema_refusals(definition: Definition, contents: TargetContents, *, resumed: bool) -> Iterator[SnapshotError]:
     """Yield the errors of names that the target cannot hold, of its types, and of objects that its tables lack.
 
-    Args:
-        definition: How the tables are created.
-        contents: The tables in the target, and its ledger.
-        resumed: Whether the restore has tried to create its schema already: its steps tell what it lacks.
+    A restore that is resumed has tried to create its schema already: its steps tell what it lacks.
     """
     for sentence in (*definition.refused, *(() if resumed else contents.conflicts)):
         yield RefusedImportError(sentence)
     for_tables, _ = lacking(definition, contents)
     if for_tables and not resumed:
-        yield _lacking(for_tables)
+        yield RefusedImportError(
+            f"The target lacks {counted(len(for_tables), 'object')} that tables need and that this import does not"
+            " create. --with-code creates those that the snapshot has as code, such as functions. Or create them first,"
+            " in this order; the statements are the snapshot's text, so read them before you run them. Or create the"
+            " tables yourself, without what needs them; the import then loads their rows. Or leave them out by"
+            " --exclude-tables. --no-expressions leaves out defaults, checks and other SQL text.\n"
+            + missing_lines(for_tables),
+            missing=missing_facts(for_tables),
+        )
 
 
 def lacking(definition: Definition, contents: TargetContents) -> tuple[list[Need], list[Need]]:
@@ -72,40 +101,23 @@ def missing_facts(missing: Iterable[Need]) -> list[dict[str, Any]]:
 
 def missing_lines(missing: Iterable[Need]) -> str:
     """Return the objects that a target lacks, each with what needs it and the statements that create it."""
-    return "\n".join(_need_text(need) for need in missing)
-
-
-def _lacking(missing: Sequence[Need]) -> SnapshotError:
-    return RefusedImportError(
-        f"The target lacks {counted(len(missing), 'object')} that tables need and that this import does not create."
-        " --with-code creates those that the snapshot has as code, such as functions. Or create them first, in this"
-        " order; the statements are the snapshot's text, so read them before you run them. Or create the tables"
-        " yourself, without what needs them; the import then loads their rows. Or leave them out by --exclude-tables."
-        f" --no-expressions leaves out defaults, checks and other SQL text.\n{missing_lines(missing)}",
-        missing=missing_facts(missing),
-    )
-
-
-def _need_text(need: Need) -> str:
-    """Return an object, the tables that need it and by what, and the statements that create it."""
-    users = f"for {some_text(list(map(str, need.tables)))}"
-    if need.kind == AVAILABLE_EXTENSION:
-        return f"  extension {need.name}, {users}: install its files on the server"
-    statements = "".join(f"\n    {line}" for text in need.sql for line in f"{text};".splitlines())
-    return f"  {need.label}, {users} ({some_text(need.used_by)}){statements or ': as pg_dump --schema-only prints it'}"
+    lines: list[str] = []
+    for need in missing:
+        users = f"for {some_text(list(map(str, need.tables)))}"
+        if need.kind == AVAILABLE_EXTENSION:
+            lines.append(f"  extension {need.name}, {users}: install its files on the server")
+            continue
+        lines.append(f"  {need.label}, {users} ({some_text(need.used_by)})")
+        if not need.sql:
+            lines[-1] += ": as pg_dump --schema-only prints it"
+        lines += [f"    {line}" for text in need.sql for line in f"{text};".splitlines()]
+    return "\n".join(lines)
 
 
 def table_refusals(
     contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool
 ) -> Iterator[SnapshotError]:
-    """Yield the errors of tables that are missing, differ from those of the snapshot, or have rows of others.
-
-    Args:
-        contents: The tables in the target, and its ledger.
-        definition: How the tables are created.
-        steps: What the restore has created already.
-        into_nonempty: Whether tables may have rows that the ledger does not list.
-    """
+    """Yield the errors of tables that are missing, differ from those of the snapshot, or have rows of others."""
     yield from _dropped(contents, steps)
     yield from _drawn_from(contents, definition, steps)
     restored = contents.ledger.newest_of
@@ -204,3 +216,114 @@ def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
 
 def _sorted(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
+
+
+_PADDED = ("character(", "char(")
+"""Types whose values lose spaces at their end."""
+
+_INTEGER_DIGITS = r"^[+-]?0*(?P<digits>\d*)"
+
+
+@dataclass
+class _Column:
+    """A column, and how many of its values do not fit.
+
+    Attributes:
+        count_in: Returns how many of some values do not fit.
+        bounds: Of integers, dates and times: the first and last value that fits, if statistics can prove that all fit.
+        first: The first file that has such values.
+    """
+
+    name: str
+    count_in: Callable[[pa.Array], int]
+    bounds: tuple[int, int] | None = None
+    count: int = 0
+    first: str = ""
+
+    def add(self, values: pa.Array, path: str) -> None:
+        """Count the values of a batch of a file that do not fit."""
+        count = self.count_in(values)
+        self.count += count
+        self.first = self.first or (path if count else "")
+
+    def all_fit(self, file: DataFile) -> bool:
+        """Return whether a file's statistics prove that all its values fit."""
+        found = next((each for each in file.columns if each.column == self.name), None) if self.bounds else None
+        if self.bounds is None or found is None:
+            return False
+        if not isinstance(found.minimum, int) or not isinstance(found.maximum, int):
+            return False
+        return self.bounds[0] <= found.minimum and found.maximum <= self.bounds[1]
+
+
+def _count_unfit(store: ObjectStore, plan: RestorePlan, columns: Mapping[TableName, Sequence[_Column]]) -> None:
+    """Read columns of the files that are to be loaded, by table, without damaged files and rows that are cut off."""
+    files = [file for chunk in plan.chunks for file in plan.missing(chunk) if file.file.path not in plan.damaged]
+    for file in files:
+        name = file.table.table_name
+        some = [each for each in columns.get(name, ()) if not each.all_fit(file.file)]
+        if some:
+            changed = changed_carriers(plan.source.documents[file.file.schema_id], file.source, file.table)
+            table = as_carried(plan.tables[name], changed)
+            wanted = {each.name for each in some} | ({table.time_index} if file.cut else set())
+            schema = pa.schema([column.arrow_field() for column in table.columns if column.name in wanted])
+            for batch in batches_of(store, file, table, schema):
+                for each in some:
+                    each.add(batch.column(each.name), file.file.path)
+
+
+def too_long(store: ObjectStore, plan: RestorePlan, others: Iterable[OtherType]) -> Iterator[RestoreError]:
+    """Yield an error for each column that has values which the target's column, of another type, cannot hold."""
+    longest = Counter[OtherType]()
+
+    def count_in(values: pa.Array, other: OtherType) -> int:
+        lengths = _lengths(values, other.found)
+        longest[other] = max(longest[other], pc.max(lengths).as_py() or 0)
+        return pc.sum(pc.greater(lengths, other.limit or 0)).as_py() or 0
+
+    shorter = {each: _Column(each.column, partial(count_in, other=each)) for each in others if each.limit is not None}
+    columns: dict[TableName, list[_Column]] = defaultdict(list)
+    for other, column in shorter.items():
+        columns[other.table].append(column)
+    _count_unfit(store, plan, columns)
+    for other, column in shorter.items():
+        if column.count:
+            yield RestoreError(
+                f"Column {other.table}.{other.column} is {other.found} in the target, where the import needs"
+                f" {other.expected}. Values that are longer: {column.count:,}; the longest has {longest[other]}, and"
+                f" the first is in {column.first}. Alter the column, or drop the table and let the import make it.",
+                column=f"{other.table}.{other.column}",
+            )
+
+
+def _lengths(values: pa.Array, found: str) -> pa.Array:
+    """Return the length of each value; of a number, its digits before the decimal point."""
+    while pa.types.is_list(values.type):
+        values = values.flatten()
+        found = found.removesuffix("[]")
+    if found.endswith("[]"):  # the text of a whole array; the server checks its elements
+        return pa.array([], pa.int32())
+    if found.startswith("numeric"):
+        digits = pc.extract_regex(pc.cast(values, pa.string()), _INTEGER_DIGITS)
+        return pc.utf8_length(pc.struct_field(digits, "digits"))
+    texts = pc.cast(values, pa.string())
+    return pc.utf8_length(pc.utf8_rtrim_whitespace(texts) if found.startswith(_PADDED) else texts)
+
+
+def unfit_values(store: ObjectStore, plan: RestorePlan, target: SqlTarget) -> Iterator[FailedStatement]:
+    """Yield each table whose rows the target would refuse."""
+    found: dict[TableName, list[tuple[_Column, str]]] = defaultdict(list)
+    for name, table in plan.tables.items():
+        for column in table.columns:
+            if column.generated is None and (values := target.unfit_values(column)) is not None:
+                found[name].append((_Column(column.name, values.count, values.bounds), values.what))
+    columns = {name: [column for column, _ in some] for name, some in found.items()}
+    _count_unfit(store, plan, columns)
+    for name, some in found.items():
+        texts = [
+            f"column {column.name} has {counted(column.count, 'value')} {what}; the first is in {column.first}"
+            for column, what in some
+            if column.count
+        ]
+        if texts:
+            yield FailedStatement(Statement(ObjectKey("rows", of=name), "", name), "; ".join(texts))

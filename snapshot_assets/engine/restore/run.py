@@ -1,37 +1,57 @@
-"""Executes a restore: creates tables, loads chunks, creates keys, indexes and views.
+"""Executes a restore: pins the revision, creates tables, loads chunks, creates keys, indexes and views.
 
 Dagster's assets, the command line and the tests use this one class; it needs Spark only through its runner. The
-ledger in the target decides what is loaded already, so every step can be repeated after a kill.
+ledger in the target decides what is loaded already, so every step can be repeated after a kill. The pin keeps what the
+restore needs from expiring before it has finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
+from snapshot_assets.catalog.catalog import Catalog, writable
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import open_target, target_module
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import SchemaStep
+from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.progress import Stage, silent
-from snapshot_assets.engine.restore import pin as restore_pins
+from snapshot_assets.engine.restore.compare import check_rows, table_counts
+from snapshot_assets.engine.restore.damage import partly_restored
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.prepare import plan_again, plan_restore
-from snapshot_assets.engine.restore.report import partly_restored
-from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without_tables
 from snapshot_assets.engine.restore.target import TargetLedger
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
-from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, SnapshotError, TransientError
+from snapshot_assets.errors import (
+    ConditionalCreateUnsupportedError,
+    OtherImportError,
+    ReplicaError,
+    RestoreError,
+    RestoreFailedError,
+    SnapshotError,
+    StoreDeniedError,
+    TransientError,
+)
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.source import RestoreSource
+
 
 _BEFORE, _AFTER = "making tables", "making keys, indexes and views"
 """Stages of a restore, before and after the rows."""
@@ -46,11 +66,9 @@ class RestoreRun:
         runner: Where tasks run; used only when there is something to load.
         parallelism: Jobs at a time; None asks the session. A target that allows one writer has one.
         slots: Tasks of one job; None for as many as the session runs at a time.
-        session: Returns the Spark session, which is asked for what it runs at a time.
         plan: The plan, if there is one already; it is made on first use.
         pin_for: How long the revision stays pinned if the restore is killed; None until it is finished.
         changed: Whether it has made a step of the schema, or loaded rows.
-        stage: Takes how far the schema and the counts are.
     """
 
     store: ObjectStore
@@ -85,16 +103,7 @@ class RestoreRun:
                 self._target = None
 
     def current(self, *, depth: Depth = "quick", recorded: bool = False, rehearse: bool = False) -> RestorePlan:
-        """Return the plan for the target's current ledger; only the first call reads the location.
-
-        Args:
-            depth: See `plan_restore`.
-            recorded: See `plan_restore`.
-            rehearse: See `plan_restore`.
-
-        Raises:
-            SnapshotError: See `plan_restore`.
-        """
+        """Return the plan for the target's current ledger; only the first call reads the location."""
         with self.target() as target:
             if self.plan is None or self.plan.settings != self.settings:
                 self.plan = plan_restore(
@@ -104,7 +113,7 @@ class RestoreRun:
                     self.settings,
                     depth=depth,
                     recorded=recorded,
-                    rehearse=rehearse,
+                    whole=rehearse,
                 )
             else:
                 self._refresh(self.plan)
@@ -119,12 +128,7 @@ class RestoreRun:
     def prepare(self, *, depth: Depth = "quick", rehearse: bool = False) -> RestorePlan:
         """Return the plan for all chunks, after checking that each can be restored; changes nothing.
 
-        Args:
-            depth: See `plan_restore`.
-            rehearse: See `plan_restore`.
-
-        Raises:
-            SnapshotError: See `plan_restore` and `RestorePlan.choose`.
+        See `plan_restore` and `RestorePlan.choose`.
         """
         self.plan = self.current(depth=depth, rehearse=rehearse).choose()
         return self.plan
@@ -132,12 +136,7 @@ class RestoreRun:
     def begin(self, only: Collection[int] = (), again: Collection[int] = ()) -> RestorePlan:
         """Create the tables and pin the revision, once per run; resumes a restore that was started.
 
-        Args:
-            only: Ids of the chunks to restore; empty for all. If one is refused, nothing is recorded.
-            again: Ids of chunks to replace, whatever the ledger lists.
-
-        Raises:
-            SnapshotError: See `plan_restore` and `RestorePlan.choose`.
+        If a chunk is refused, nothing is recorded; see `plan_restore` and `RestorePlan.choose`.
         """
         with self.target() as target:
             if self.plan is not None and self._started:
@@ -159,9 +158,10 @@ class RestoreRun:
         if plan.reopened:
             target.finish(plan.record, finished=False)
         superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
-        restore_pins.unpin_from(self.store, plan.source, superseded.intersection(plan.source.head.tags))
+        if not plan.source.contradicted:
+            unpin(self.store, superseded.intersection(plan.source.head.tags))
         if not plan.finished or plan.again:
-            self._pinned = restore_pins.pin(self.store, plan.record, plan.source, self.pin_for)
+            self._pinned = pin(self.store, plan.record, plan.source, self.pin_for)
         return self._make(plan, _BEFORE, plan.steps.pending_before())
 
     def _make(
@@ -200,20 +200,27 @@ class RestoreRun:
             SnapshotError: Nothing was loaded; see `begin`.
         """
         plan = self.plan if self.plan is not None and self._started else self.begin()
+        in_order = target_module(self.address).ONE_WRITER or plan.has_foreign_keys
+        loader = Loader(
+            self.store,
+            self.address,
+            self.runner,
+            plan,
+            parallelism=(lambda: 1) if in_order else self._parallelism,
+            slots=(lambda: 1) if in_order else self._slots,
+            retry=self.retry,
+        )
         try:
-            for outcome in self._loader(plan).run(self._renew(plan).loads):
+            for outcome in loader.run(self._renew(plan).loads):
                 self.changed = self.changed or outcome.changed
-                self.found_damaged(outcome.damaged)
+                if outcome.damaged and self.plan is not None:
+                    self.plan = replace(self.plan, damaged={**self.plan.damaged, **outcome.damaged})
                 yield outcome
         except RestoreFailedError as error:
             raise self._finish_others(error) from None
 
     def _finish_others(self, error: RestoreFailedError) -> RestoreFailedError:
-        """Make the keys, indexes and views of the complete tables, after others could not be loaded.
-
-        Returns:
-            The error with the tables that are not complete, and what could not be made.
-        """
+        """Make keys, indexes and views of the complete tables; returns the error with those that are not complete."""
         assert self.plan is not None
         try:
             with self.target():
@@ -224,17 +231,11 @@ class RestoreRun:
         except SnapshotError as other:
             text = f"{error} Keys, indexes and views of the other tables could not be made: {other}"
             return RestoreFailedError(text, **error.attributes)
-        tables = plan.lacking_in(error.attributes["chunks"])
+        lacking = {
+            file.table.table_name for each in error.attributes["chunks"] for file in plan.loadable(plan.by_id[each])
+        }
+        tables = sorted(name for name, new in plan.source.names.items() if new in lacking)  # by the snapshot's names
         return without_tables(error, tables, failed) if tables and plan.incomplete < set(plan.ledger.tables) else error
-
-    def found_damaged(self, damaged: Mapping[str, str]) -> None:
-        """Take note of files that were found damaged while chunks were loaded.
-
-        Args:
-            damaged: Their faults, by path.
-        """
-        if damaged and self.plan is not None:
-            self.plan = replace(self.plan, damaged={**self.plan.damaged, **damaged})
 
     def _renew(self, plan: RestorePlan) -> RestorePlan:
         """Record the current files of chunks whose files were only compacted."""
@@ -246,21 +247,6 @@ class RestoreRun:
                 target.renew(plan.record, old, new)
             self.plan = plan = replace(plan, ledger=plan.ledger.renewed(renewals))
         return plan
-
-    def _loader(self, plan: RestorePlan) -> Loader:
-        in_order = target_module(self.address).ONE_WRITER or plan.has_foreign_keys
-        return Loader(
-            store=self.store,
-            address=self.address,
-            runner=self.runner,
-            record=plan.record,
-            tables={table.table_name: table for table in plan.definition.tables},
-            documents=plan.source.documents,
-            parallelism=(lambda: 1) if in_order else self._parallelism,
-            slots=(lambda: 1) if in_order else self._slots,
-            retry=self.retry,
-            keep_going=plan.settings.keep_going,
-        )
 
     def _parallelism(self) -> int:
         return self.parallelism or (parallel_chunks(self.session()) if self.session else 1)
@@ -300,30 +286,23 @@ class RestoreRun:
                 revision pinned: a later run loads what was left out.
         """
         with self.target() as target:
-            finished = self._finish(target)
-            failed = self.failed_steps() if finished else []
-        plan = self.plan
-        assert plan is not None
-        if unpin and finished:
+            plan = self._refresh(self.plan if self.plan is not None and self._started else self.begin())
+            if not plan.complete:
+                if plan.left_of_chosen:
+                    raise partly_restored(plan, self.failed_steps())
+                return False
+            plan = self._make_after(plan)
+            if plan.partial:
+                raise partly_restored(plan, self.failed_steps())
+            if plan.left:
+                return False
+            if not plan.record.finished:
+                target.finish(plan.record)
+            failed = self.failed_steps()
+        if unpin:
             self.unpin()
         if failed:
             raise incomplete(failed, plan.absent)
-        return finished
-
-    def _finish(self, target: SqlTarget) -> bool:
-        """Make the steps after the rows and mark the restore as finished; returns False if chunks are still to load."""
-        plan = self._refresh(self.plan if self.plan is not None and self._started else self.begin())
-        if not plan.complete:
-            if plan.left_of_chosen:
-                raise partly_restored(plan, self.failed_steps())
-            return False
-        plan = self._make_after(plan)
-        if plan.partial:
-            raise partly_restored(plan, self.failed_steps())
-        if plan.left:
-            return False
-        if not plan.record.finished:
-            target.finish(plan.record)
         return True
 
     def _make_after(self, plan: RestorePlan) -> RestorePlan:
@@ -345,18 +324,76 @@ class RestoreRun:
             return plan.steps.failed(target)
 
     def unpin(self) -> None:
-        """Delete the tag of this restore, if it is there."""
+        """Delete the tag of this restore, if it is there and the log may be written to."""
         plan = self.plan
-        if plan is not None and (self._pinned or plan.record.tag in plan.source.head.tags):
-            restore_pins.unpin_from(self.store, plan.source, [plan.record.tag])
+        if plan is None or plan.source.contradicted:
+            return
+        if self._pinned or plan.record.tag in plan.source.head.tags:
+            unpin(self.store, [plan.record.tag])
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
-        """Count every restored table's rows in the target.
-
-        Returns:
-            Rows expected and rows found, by table. The manifest has the expected rows; the ledger has them for files
-            that a time range cuts.
-        """
+        """Return rows expected and rows found in the target, for every restored table."""
         plan = self.current()
         with self.target() as target:
             return table_counts(target, plan, self.stage)
+
+
+_LOG = logging.getLogger(__name__)
+_UNWRITABLE = (StoreDeniedError, ConditionalCreateUnsupportedError, ReplicaError)
+
+
+def pin(store: ObjectStore, record: RestoreRecord, source: RestoreSource, ttl: timedelta | None) -> bool:
+    """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only or a replica.
+
+    Nothing is committed to a log that objects contradict. Newer transactions than those of `source` are read here.
+
+    Returns:
+        Whether the tag exists.
+
+    Raises:
+        VersionNotFoundError: The revision expired.
+    """
+    if source.contradicted:
+        return False
+    catalog = Catalog(store, source.head.copy())
+    existing = catalog.refresh().tags.get(record.tag)
+    if existing is not None and existing.pin.revision == record.revision:
+        return True  # a location that is read-only by now needs no write
+    try:
+        # Opening the location for writing would read the log again, which the plan has verified to its end.
+        probed = writable(store, single_writer=False, clock=lambda: datetime.now(UTC))
+        create_tag(Catalog(probed, catalog.state), record.tag, record.revision, ttl)
+    except ReplicaError:
+        _LOG.warning(
+            "%s is a replica, so revision %s is not pinned while it is imported: do not replicate to it with --delete.",
+            store.uri,
+            record.revision,
+        )
+        return False
+    except _UNWRITABLE as error:
+        _LOG.warning(
+            "%s cannot be written to, so revision %s is not pinned while it is imported: do not expire it. %s",
+            store.uri,
+            record.revision,
+            scrub(str(error)),
+        )
+        return False
+    return True
+
+
+def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:
+    """Delete tags of restores; returns those that are held, or that remain because the location is read-only."""
+    left = list(tags)
+    try:
+        catalog = Catalog.open_for_writing(store) if left else None
+        if catalog is not None:
+            held = held_tags(catalog.state.pins).keys() & set(left)
+            for tag in [tag for tag in left if tag not in held]:
+                delete_tag(catalog, tag)
+                left.remove(tag)
+    except _UNWRITABLE as error:
+        existing = Catalog.open(store).state.tags
+        left = [tag for tag in left if tag in existing]
+        if left:
+            _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
+    return left

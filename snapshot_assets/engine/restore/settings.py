@@ -7,7 +7,7 @@ database it is restored. New names are compared as the target compares them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -46,11 +46,7 @@ class Filters:
     renaming: Renaming = field(default_factory=Renaming)
 
     def __post_init__(self) -> None:
-        """Refuse code that cannot be restored as it is.
-
-        Raises:
-            PlanError: Code is asked for without expressions, or with new names.
-        """
+        """Refuse code without expressions, or with new names, by a `PlanError`: it cannot be restored as it is."""
         if self.code and not self.expressions:
             raise PlanError("Code is SQL text of the snapshot: it cannot be restored without expressions. Omit one.")
         if self.code and self.renaming:
@@ -77,30 +73,18 @@ class Filters:
     def continues(self, recorded: str, names: NameRule = NameRule.EXACT) -> bool:
         """Return whether a restore with other filters, given as canonical JSON, may be continued with these.
 
-        They must choose the same rows. Tables may be left out later, and SQL text, but neither be added.
-
-        Args:
-            recorded: The other filters.
-            names: How the names of the snapshot are compared; these filters may have other spellings of them.
+        They must choose the same rows. Tables may be left out later, and SQL text, but neither be added. Names may have
+        other spellings, by the rule of the snapshot.
         """
-        left_out, leaves_out = _exclusions(recorded, names), _exclusions(self.text(), names)
+        left_out, leaves_out = (set(_meant(each, names).get("exclude_tables", ())) for each in (recorded, self.text()))
         return self.chooses_same_rows(recorded, names) and left_out <= leaves_out
 
     def chooses_same_rows(self, recorded: str, names: NameRule = NameRule.EXACT) -> bool:
-        """Return whether a restore with these filters chooses the same rows of the tables that neither leaves out.
-
-        Args:
-            recorded: Filters of an earlier restore, as canonical JSON.
-            names: How the names of the snapshot are compared.
-        """
+        """Return whether recorded filters choose the same rows as these, of the tables that neither leaves out."""
         before, now = _meant(recorded, names), _meant(self.text(), names)
         for each in (before, now):
             each.pop("exclude_tables", None)
         return before == now or (not self.expressions and before == now | {"expressions": True})
-
-
-def _exclusions(filters: str, names: NameRule) -> set[str]:
-    return set(_meant(filters, names).get("exclude_tables", ()))
 
 
 def _meant(filters: str, names: NameRule) -> dict[str, Any]:
@@ -174,12 +158,6 @@ def spell_filters(
 ) -> Filters:
     """Return filters whose names have one spelling each; names that do not exist stay as they are.
 
-    Args:
-        filters: The filters as the user wrote them.
-        schema: All documents of the snapshot.
-        records: Restores in the target's ledger.
-        in_target: How the target compares names.
-
     Raises:
         PlanError: Two names mean one schema or table.
     """
@@ -193,7 +171,12 @@ def spell_filters(
         ("map_schemas", [old for old, _ in filters.renaming.schemas]),
         ("map_tables", [old for old, _ in filters.renaming.tables]),
     ):
-        _refuse_equal(what, Spellings[Any](rule, given).equal())
+        for one, other in Spellings[Any](rule, given).equal():
+            raise PlanError(
+                f"{what} names {one} and {other}, which are one in the snapshot: its source ignores case in names. Name"
+                " it once.",
+                names=(str(one), str(other)),
+            )
     loaded = [name for record in records for name in record.tables]
     target = SpelledNames(in_target, {name.schema for name in loaded}, dict.fromkeys(loaded, ()))
     renaming = Renaming.of(
@@ -209,12 +192,3 @@ def spell_filters(
         ),
         renaming=renaming,
     )
-
-
-def _refuse_equal(what: str, pairs: Iterable[tuple[Any, Any]]) -> None:
-    for one, other in pairs:
-        raise PlanError(
-            f"{what} names {one} and {other}, which are one in the snapshot: its source ignores case in names. Name it"
-            " once.",
-            names=(str(one), str(other)),
-        )

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.totals import finished_by, missing_text
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.databases.convert.renaming import Renaming, check_renaming, renamed_tables
+from snapshot_assets.databases.convert.renaming import check_renaming, renamed_tables
 from snapshot_assets.databases.partitions import with_former_partitions
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.protocol.target import RestoreRecord
@@ -33,7 +33,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.names import NameRule, rule_of
-from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 
 _LARGE_OBJECTS = "large_objects"
@@ -55,7 +55,7 @@ class RestoreSource:
         damaged: The fault of each damaged object, by path; of data files, also of those whose schema is damaged.
         contradicted: Whether objects contradict the log, so that nothing may be committed to it.
         older: The schema that takes the place of the newest one, which is damaged; None if that is intact.
-        lost: One sentence for each view that the selection leaves out.
+        lost: A sentence for each view that the selection leaves out.
         dropped: Tables that are left out because the newest schema lacks them, though the revision has rows of them.
         filters: What the restore selects, with names as the snapshot spells them, and new names as the target does;
             `schema` and `documents` have no new names.
@@ -74,46 +74,30 @@ class RestoreSource:
     contradicted: bool = False
     older: OlderSchema | None = None
 
-    @property
-    def renaming(self) -> Renaming:
-        """The new names of tables in the target."""
-        return self.filters.renaming
-
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """The selected tables as the newest schema has them, by their names in the target."""
-        return renamed_tables(self.schema, self.renaming).tables
+        return renamed_tables(self.schema, self.filters.renaming).tables
 
     @cached_property
     def names(self) -> Mapping[TableName, TableName]:
         """The name in the target of each selected table and view."""
         items: list[Table | View] = [*self.schema.tables, *self.schema.views]
-        return {item.table_name: self.renaming.table(item.table_name) for item in items}
+        return {item.table_name: self.filters.renaming.table(item.table_name) for item in items}
 
 
 def open_source(
     store: ObjectStore,
     settings: RestoreSettings,
     records: Sequence[RestoreRecord],
-    in_target: NameRule = NameRule.EXACT,
+    in_target: NameRule,
     *,
-    depth: Depth = "quick",
-    recorded: bool = False,
+    depth: Depth,
+    recorded: bool,
 ) -> RestoreSource:
     """Choose the revision, verify it, and read its documents.
 
     An unfinished restore continues with the revision it pinned, whatever the head is now.
-
-    Args:
-        store: The location.
-        settings: What the restore selects.
-        records: Restores in the target's ledger.
-        in_target: How the target compares names.
-        depth: `full` also reads all data.
-        recorded: Choose the revision of the newest recorded restore, if there is one, unless a version is given.
-
-    Raises:
-        SnapshotError: The revision cannot be restored; see `plan_restore`.
     """
     scan = scan_log(store)
     head = scan.state if scan.reaches_end else existing_state(store)  # raises the fault
@@ -126,32 +110,22 @@ def open_source(
     assert state.newest_seal is not None
     older = refuse_needed_damage(store, damage, scan, state, settings)
     documents = _read_documents(store, state, older)
-    tables = _choose_tables(state, documents, settings.filters, records, in_target)
+    schema, filters, lost, dropped = _choose_tables(state, documents, settings.filters, records, in_target)
     damaged = {each.object: each.message for each in damage}
     return RestoreSource(
         location=store.uri,
         head=head,
         state=state,
-        schema=tables.schema,
+        schema=schema,
         documents=documents,
         checksum=state.newest_seal.seal.checksum,
-        lost=tables.lost,
-        dropped=tables.dropped,
-        filters=tables.filters,
+        lost=lost,
+        dropped=dropped,
+        filters=filters,
         damaged=damaged | dict(_without_document(state, documents, damaged)) | dict(older.faults if older else {}),
         contradicted=any(contradicts_log(scan, error) for _, error in scan.faults),
         older=older,
     )
-
-
-@dataclass(frozen=True)
-class _ChosenTables:
-    """What filters choose of a revision; see `RestoreSource`."""
-
-    schema: DatabaseSchema
-    filters: Filters
-    lost: tuple[str, ...]
-    dropped: tuple[TableName, ...]
 
 
 def _choose_tables(
@@ -160,8 +134,12 @@ def _choose_tables(
     given: Filters,
     records: Sequence[RestoreRecord],
     in_target: NameRule,
-) -> _ChosenTables:
-    """Choose tables and views of the newest schema, and of those that it lacks the ones that the filters name."""
+) -> tuple[DatabaseSchema, Filters, tuple[str, ...], tuple[TableName, ...]]:
+    """Choose tables and views of the newest schema, and of those that it lacks the ones that the filters name.
+
+    Returns:
+        `schema`, `filters`, `lost` and `dropped` of `RestoreSource`.
+    """
     written = _written_tables(state, documents)
     newest, dropped = documents[state.schema_id], _dropped_tables(documents[state.schema_id], written)
     whole = _with_tables(newest, dropped)
@@ -173,7 +151,7 @@ def _choose_tables(
     left = () if filters.tables else (each.table.table_name for each in dropped)
     selection = Selection(filters.schemas, exclude_tables=filters.exclude_tables, names=rule_of(newest.database))
     older = {name: [each.table for each in some] for name, some in written.items()}
-    return _ChosenTables(
+    return (
         with_former_partitions(schema, newest, older),
         filters,
         tuple(lost),
@@ -223,7 +201,9 @@ def _choose_revision(
     filters = settings.filters
     own = [each for each in records if each.location_id == head.location_id]
     if own:
-        names = _names_of(store, head)
+        # If no schema is intact, the restore is refused anyway.
+        schemas = intact_schemas(store, head)
+        names = next((rule_of(schema.database) for _, schema in schemas), NameRule.EXACT)
         own = [each for each in own if filters.continues(each.filters, names)]
     newest = own[-1] if own else None
     version = None if settings.version is None else resolve_version(settings.version, head)
@@ -236,21 +216,8 @@ def _choose_revision(
     return head.seals[-1].revision if version is None else version
 
 
-def _names_of(store: ObjectStore, head: State) -> NameRule:
-    """Return how the snapshot's source compares names; if no schema is intact, the restore is refused anyway."""
-    return next((rule_of(schema.database) for _, schema in intact_schemas(store, head)), NameRule.EXACT)
-
-
 def check_unfinished(newest: RestoreRecord, revision: int) -> None:
-    """Refuse another revision than an unfinished restore pinned.
-
-    Args:
-        newest: The newest restore into the tables.
-        revision: The revision that is to be restored.
-
-    Raises:
-        OtherImportError: The restore is unfinished and pinned another revision.
-    """
+    """Refuse another revision than the newest restore into the tables pinned, if that is unfinished."""
     if not newest.finished and newest.revision != revision:
         raise OtherImportError(
             f"The target holds an unfinished import of revision {newest.revision}; asked for is revision {revision}."
@@ -281,33 +248,29 @@ def _select(schema: DatabaseSchema, filters: Filters, known: Iterable[TableName]
     if filters.exclude_tables and items and not tables and not views:
         raise PlanError("The import selects no table or view of the snapshot; check what --exclude-tables leaves out.")
     restored = {table.table_name for table in tables} | {view.table_name for view in views}
-    lost = [_without_large(table, filters) for table in large if table not in tables]
+    lost = []
+    for table in large:  # large objects belong to no schema of the user
+        if table not in tables:
+            ways = [f"add {shell_word(written_name(*table.table_name))} to --tables"] if filters.tables else []
+            ways += [f"add {shell_word(written_name(table.schema_name))} to --schemas"] if filters.schemas else []
+            lost.append(f"Large objects are left out: to restore them, {' and '.join(ways)}.")
     complete = _without_broken(views, restored, relations, lost)
     used = {name.schema for name in restored} | (set() if filters.tables else set(filters.schemas))
     narrowed = bool(filters.schemas or filters.tables)
+    kept = [item for item in schema.schemas if not narrowed or item.name in used]
+    if filters.tables:  # it does not change sequences that no column uses
+        kept = [
+            item.model_copy(
+                update={"options": {key: value for key, value in item.options.items() if key != "sequences"}}
+            )
+            for item in kept
+        ]
     selected = {
-        "schemas": tuple(
-            _without_sequences(item) if filters.tables else item
-            for item in schema.schemas
-            if not narrowed or item.name in used
-        ),
+        "schemas": tuple(kept),
         "tables": tables,
         "views": tuple(complete),
     }
     return schema.model_copy(update=selected), lost
-
-
-def _without_large(table: Table, filters: Filters) -> str:
-    """Return the sentence for large objects that are not chosen: they belong to no schema of the user."""
-    ways = [f"add {shell_word(written_name(*table.table_name))} to --tables"] if filters.tables else []
-    ways += [f"add {shell_word(written_name(table.schema_name))} to --schemas"] if filters.schemas else []
-    return f"Large objects are left out: to restore them, {' and '.join(ways)}."
-
-
-def _without_sequences(schema: Schema) -> Schema:
-    """Return a schema without the sequences that no column uses: a restore of some tables does not change them."""
-    options = {name: value for name, value in schema.options.items() if name != "sequences"}
-    return schema.model_copy(update={"options": options})
 
 
 def _without_broken(

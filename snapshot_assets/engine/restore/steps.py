@@ -80,12 +80,7 @@ class KeptStep:
 
 @dataclass(frozen=True)
 class RestoreSteps:
-    """The steps of a definition, and what the target's ledger records of them.
-
-    Attributes:
-        record: The restore.
-        resumed: Whether the ledger has the record already.
-    """
+    """The steps of a definition, and what the target's ledger records of them; see `RestorePlan`."""
 
     definition: Definition
     ledger: TargetLedger
@@ -124,7 +119,7 @@ class RestoreSteps:
             if self._pending(step) or (changed and step.always and self._own(step)):
                 pending.append(step)
                 remade |= {step.table} if step.remakes_table else set()
-            elif step.table in remade and self._made_before(step):
+            elif step.table in remade and (result := self.results.get(step.name)) and result.made:
                 pending.append(step.again())
         return pending
 
@@ -149,10 +144,6 @@ class RestoreSteps:
         pending = [*self.pending_before(), *(self.pending_after() if whole else ())]
         own = (step for step in pending if step.table is None or step.table in self._made)
         return [statement for step in own for statement in step.statements]
-
-    def _made_before(self, step: SchemaStep) -> bool:
-        result = self.results.get(step.name)
-        return result is not None and result.made
 
     def _pending(self, step: SchemaStep) -> bool:
         result = self.results.get(step.name)
@@ -223,24 +214,16 @@ class RestoreSteps:
         ]
 
     def kept(self, foreseen: Mapping[str, StepResult]) -> list[KeptStep]:
-        """Return what the target had, and no import made, and the steps that were left out because of it.
-
-        Args:
-            foreseen: Results that a dry run foresees.
-        """
+        """Return what the target had, and no import made, and the steps that were left out because of it."""
         kept, results = [], {**self.results, **foreseen}
         for step in (*self.before, *self.after):
             result = results.get(step.name)
-            if result is None and self._of_others(step):
+            if result is None and step.table not in (None, *self._of_imports) and not step.always:
                 part = () if step.makes_relation else (Left.PART, f"The target had {step.table}.")
                 kept.append(KeptStep(step.name, step.kind, *part))
             elif result is not None and (result.kept or (result.ours and result.message)):
                 kept.append(_kept(step, result, results))
         return [each for each in kept if each.kind != "schema"]
-
-    def _of_others(self, step: SchemaStep) -> bool:
-        """Return whether a step belongs to a table or view that existed before any import."""
-        return step.table is not None and not step.always and step.table not in self._of_imports
 
     def failed(self, target: SqlTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""
@@ -273,11 +256,11 @@ def _kept(step: SchemaStep, result: StepResult, results: Mapping[str, StepResult
 def without_tables(
     error: RestoreFailedError, tables: Sequence[TableName], failed: Sequence[FailedStep]
 ) -> RestoreFailedError:
-    """Return the error of a restore that has finished all tables but some.
+    """Return the error of chunks that failed, for a restore that has finished all other tables.
 
     Args:
-        error: The error of the chunks that could not be loaded.
-        tables: The tables that lack their rows, by the snapshot's names.
+        error: The error of the chunks.
+        tables: The tables that lack rows, by the snapshot's names.
         failed: The steps of the schema that failed.
     """
     names, patterns = ", ".join(map(str, tables)), shell_word(",".join(written_name(*each) for each in tables))

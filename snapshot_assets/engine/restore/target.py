@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,13 +15,14 @@ from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import StepResult, steps_of
 from snapshot_assets.databases.protocol.target import ExistingTable, LoadedFile, OtherType, RestoreRecord
 from snapshot_assets.engine.restore.files import ChunkFiles, FileKey, FilePlan
-from snapshot_assets.engine.restore.pin import IMPORT
 from snapshot_assets.engine.restore.settings import Filters, filters_text, renaming_of, without_renaming
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
-from snapshot_assets.engine.restore.windows import PinnedWindows
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
+
+IMPORT = "import-"
+"""What the tags of imports begin with."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TargetLedger:
 
     @classmethod
     def read(cls, target: SqlTarget, location_id: str, tables: Sequence[TableName]) -> TargetLedger:
-        """Read it from a target."""
+        """Read the ledger of a location's tables from a target."""
         own = set(tables)
         loaded = [each for each in target.loaded(location_id) if each.table in own]
         return cls(tuple(tables), tuple(target.imports()), tuple(loaded), target.steps(location_id))
@@ -137,28 +137,27 @@ def read_target(target: SqlTarget, source: RestoreSource, definition: Definition
             return TargetContents(existing, other_types, ledger, target.missing(needs), conflicts, differing)
 
 
-def definition_for(
-    schema: DatabaseSchema, address: DatabaseAddress, filters: Filters, steps: Mapping[str, StepResult] | None = None
-) -> Definition:
+def definition_for(source: RestoreSource, address: DatabaseAddress, steps: Mapping[str, StepResult]) -> Definition:
     """Return how a target creates a schema, converted through Arrow types if the target is of another kind.
 
     Args:
-        schema: What is restored.
+        source: What is restored.
         address: The target.
-        filters: Whether SQL text of the snapshot is restored, whether code is, and the new names of tables.
-        steps: Steps that were made before, by name: tables that were made with the other choice stay as they are.
+        steps: Steps that were made before, by name: tables that were made with the other choice of `expressions` stay
+            as they are.
 
     Raises:
         RestoreError: Code is asked for, and source and target are not both PostgreSQL.
     """
-    definition = _definition(schema, address, filters)
+    filters = source.filters
+    definition = _definition(source.schema, address, filters)
     created = {step.name: step for step in steps_of(definition.before) if step.kind == "table"}
-    made = {name: each.sql for name, each in (steps or {}).items() if each.made and each.sql and name in created}
+    made = {name: each.sql for name, each in steps.items() if each.made and each.sql and name in created}
     differing = {name for name, sql in made.items() if sql != "; ".join(created[name].sql)}
     if not differing:
         return definition
     try:
-        other = _definition(schema, address, replace(filters, expressions=not filters.expressions, code=False))
+        other = _definition(source.schema, address, replace(filters, expressions=not filters.expressions, code=False))
     except SnapshotError:  # the other choice is refused, so no table was made with it: the schema has changed since
         return definition
     as_made = {
@@ -186,18 +185,24 @@ def _definition(schema: DatabaseSchema, address: DatabaseAddress, filters: Filte
     return replace(definition, lost=(*lost, *definition.lost))
 
 
-def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) -> None:
-    """Refuse tables that a different restore filled, or is filling.
+def resumed_record(ledger: TargetLedger, source: RestoreSource) -> RestoreRecord | None:
+    """Return the newest restore into the tables if this one continues it; None if this one starts.
 
     Raises:
-        OtherImportError: It is from another location, has other filters, or is unfinished at another revision.
+        OtherImportError: Tables were restored from another location, with other filters, or at another revision by a
+            restore that is unfinished.
     """
     for record in {record.id: record for record in ledger.newest_of.values()}.values():
-        _check_record(record, ledger, source, filters)
+        _check_record(record, ledger, source)
+    newest = ledger.newest
+    if newest is None or newest.revision != source.state.revision:
+        return None
+    return newest if source.filters.continues(newest.filters) else None
 
 
-def _check_record(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSource, filters: Filters) -> None:
-    """Refuse the newest restore into some of the tables; see `check_ledger`."""
+def _check_record(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSource) -> None:
+    """Refuse the newest restore into some of the tables; see `resumed_record`."""
+    filters = source.filters
     if newest.location_id != source.state.location_id:
         raise OtherImportError(
             f"The target's tables were restored from {newest.location} (location {newest.location_id}); this is"
@@ -234,34 +239,3 @@ def _check_other_names(newest: RestoreRecord, ledger: TargetLedger, source: Rest
             f" {', '.join(shared)}. Finish it first by the same command, or choose tables with --tables.",
             tables=shared,
         )
-
-
-def resumed_record(ledger: TargetLedger, source: RestoreSource, filters: Filters) -> RestoreRecord | None:
-    """Return the newest restore into the tables if it is the same one; `check_ledger` compared the location."""
-    newest = ledger.newest
-    if newest is None or newest.revision != source.state.revision:
-        return None
-    return newest if filters.continues(newest.filters) else None
-
-
-def new_record(source: RestoreSource, definition: Definition, contents: TargetContents) -> RestoreRecord:
-    """Return what the ledger will record of a restore that starts."""
-    restore_id = uuid.uuid4().hex
-    created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
-    tables, earlier, existing = contents.ledger.tables, contents.ledger.earlier, contents.existing
-    own = contents.ledger.newest_of
-    of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
-    return RestoreRecord(
-        id=restore_id,
-        tag=f"{IMPORT}{restore_id[:12]}",
-        location_id=source.state.location_id,
-        location=source.location,
-        revision=source.state.revision,
-        checksum=source.checksum,
-        filters=source.filters.text(),
-        tables=tables,
-        made=tuple(sorted(created - set(existing))),
-        into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
-        windows=PinnedWindows.of(source.state, source.tables).text(),
-        stepwise=True,
-    )

@@ -146,7 +146,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             dagster.Failure: A chunk is not completed, or a file has another checksum; or the run exports a table
                 without waiting for it.
         """
-        from snapshot_assets.engine.reading.frames import load_frames
+        from snapshot_assets.engine.reading.read import load_frames
 
         snapshots = snapshots_of(context)
         with showing_failures():

@@ -10,7 +10,6 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.engine.restore.row_counts import differences, rows_after
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -216,6 +215,8 @@ class RestoreReport:
 
     def row_counts(self) -> None:
         """Report the results of the checks of row counts."""
+        from snapshot_assets.engine.restore.compare import differences
+
         plan = self._run.current()
         with self._run.target() as target:
             found = differences(target, plan, [each.chunk for each in plan.chunks], self._run.stage)
@@ -239,7 +240,7 @@ class RestoreReport:
 def _metadata(outcome: "ChunkOutcome", plan: "RestorePlan") -> dict[str, Any]:
     metadata = {
         "status": outcome.status,
-        "dagster/partition_row_count": rows_after(plan, outcome),
+        "dagster/partition_row_count": plan.rows_after(outcome),
         "rows_loaded": outcome.rows,
         "size": human_bytes(outcome.bytes),
         "bytes": outcome.bytes,
@@ -269,6 +270,8 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tu
 
     The ledger names the revision that was restored: a newer one may be sealed by now.
     """
+    from snapshot_assets.engine.restore.compare import differences
+
     run = snapshots_of(context).restore_run(plan.name)
     restore_plan = run.current(recorded=True)
     chunks = [each.chunk for each in restore_plan.chunks]

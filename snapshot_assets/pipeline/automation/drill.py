@@ -5,14 +5,13 @@ import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.databases.open import scratch_database
-from snapshot_assets.engine.restore.drill import Drilled, drill, newest_tag
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.units import human_seconds
@@ -21,6 +20,10 @@ from snapshot_assets.pipeline.dagster.keys import asset_key
 from snapshot_assets.pipeline.dagster.metadata import first_rows
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.compare import ComparedRows
+    from snapshot_assets.engine.restore.plan import RestorePlan
 
 _REMEDY = (
     "The drill's database is dropped, and the location is as before. Once the cause is gone, launch the drill again: it"
@@ -69,6 +72,8 @@ def drill_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
 
 def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> dict[str, Any]:
     """Have the drill, and return its metadata."""
+    from snapshot_assets.engine.restore.compare import drill, newest_tag
+
     started, snapshots = time.monotonic(), snapshots_of(context)
     version = config.version or newest_tag(Catalog.open(snapshots.store(plan.name)).require_snapshot())
     settings = RestoreSettings.of(plan)
@@ -77,27 +82,27 @@ def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> d
     settings = replace(settings, filters=filters, version=version)
     with scratch_database(snapshots.scratch(plan.name), f"snapshots_drill_{plan.name}") as address:
         run = snapshots.restore_into(plan, address, settings)
-        drilled = drill(run, partial(snapshots.counting, log=context.log.info))
+        restored, compared = drill(run, partial(snapshots.counting, log=context.log.info))
     seconds = time.monotonic() - started
     return {
         "version": version or "newest seal",
-        **_facts(drilled),
+        **_facts(restored, compared),
         "seconds": round(seconds, 1),
         "time": human_seconds(seconds),
     }
 
 
-def _facts(drilled: Drilled) -> dict[str, Any]:
+def _facts(plan: "RestorePlan", compared: "list[ComparedRows]") -> dict[str, Any]:
     rows = Counter[str]()
-    for each in drilled.compared:
+    for each in compared:
         rows[table_text(each.table)] += each.found
     facts: dict[str, Any] = {
-        "revision": str(drilled.plan.state.revision),
+        "revision": str(plan.state.revision),
         "rows_compared": rows.total(),
-        "compared": "values" if drilled.by_value else "numbers of rows: the scratch database is of another kind",
+        "compared": "values" if plan.same_kind else "numbers of rows: the scratch database is of another kind",
     }
     if rows:
         facts["tables"] = first_rows({"table": name, "rows": count} for name, count in sorted(rows.items()))
-    if drilled.plan.lost:
-        facts["not_carried"] = first_rows({"what": what} for what in drilled.plan.lost)
+    if plan.lost:
+        facts["not_carried"] = first_rows({"what": what} for what in plan.lost)
     return facts

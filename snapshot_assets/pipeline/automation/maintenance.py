@@ -181,7 +181,7 @@ def make_savepoint(context: dg.OpExecutionContext, plan: Plan, config: Maintenan
 
 def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict[str, Any]:
     """Make a savepoint, and return its metadata."""
-    from snapshot_assets.engine.compact.savepoint import compact_and_pin
+    from snapshot_assets.engine.compact.plan import compact_and_pin
 
     snapshots, chunks = snapshots_of(context), 0
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from snapshot_assets.databases.definition import ObjectKey, Statement
-from snapshot_assets.databases.duckdb.ddl.tables import TARGET
+from snapshot_assets.databases.duckdb.ddl import TARGET
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import Load

@@ -349,7 +349,7 @@ def test_a_row_that_is_lost_on_the_way_is_never_committed(scattered, monkeypatch
             yield batch.slice(1)
 
     before = paths(head(scattered))
-    monkeypatch.setattr("snapshot_assets.engine.compact.tasks.sorted_batches", lossy)
+    monkeypatch.setattr("snapshot_assets.engine.compact.run.sorted_batches", lossy)
     with pytest.raises(CompactionFailedError, match=r"wrote .* of .* rows; nothing of it was committed"):
         compact(scattered.store, tables=(TableName("main", "readings"),))
     assert paths(head(scattered)) == before

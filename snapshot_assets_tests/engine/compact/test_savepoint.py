@@ -12,8 +12,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.savepoint import compact_and_pin
+from snapshot_assets.engine.compact.plan import CompactionPlan, compact_and_pin
 from snapshot_assets.errors import CompactionFailedError, ConflictError, UnsealedError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location

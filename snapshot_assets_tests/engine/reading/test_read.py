@@ -16,7 +16,7 @@ import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.engine.reading import read as read_module
-from snapshot_assets.engine.reading.parts import FilePart
+from snapshot_assets.engine.reading.planning import FilePart
 from snapshot_assets.errors import ChecksumMismatchError, ObjectNotFoundError, PlanError
 from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.names import parse_table

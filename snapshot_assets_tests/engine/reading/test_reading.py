@@ -24,8 +24,7 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.files.parquet import writer
 from snapshot_assets.engine.reading.options import parse_options
-from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
-from snapshot_assets.engine.reading.planning import PlannedRead, TableRead, choose_read
+from snapshot_assets.engine.reading.planning import FilePart, PlannedRead, TableRead, choose_read, file_parts, grouped
 from snapshot_assets.engine.reading.source import SnapshotSource
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import DocumentError, PlanError, StoreDeniedError

@@ -10,7 +10,7 @@ import pytest
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
-from snapshot_assets.engine.restore.row_counts import differences
+from snapshot_assets.engine.restore.compare import differences
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName

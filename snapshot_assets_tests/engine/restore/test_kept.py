@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.cli.import_report import kept_facts, kept_lines
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import RestoreRecord
-from snapshot_assets.engine.restore.report import kept_facts, kept_lines
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets_tests.databases.postgresql.helpers import extracted

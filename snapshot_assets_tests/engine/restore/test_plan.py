@@ -9,7 +9,6 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.open import open_target
-from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.errors import TargetNotEmptyError
 from snapshot_assets.format.layout import SCHEMA_FILES
 from snapshot_assets_tests.engine.exports import Place
@@ -20,8 +19,10 @@ from snapshot_assets_tests.faults.store import FaultyStore
 def test_a_restore_reads_the_log_once_and_documents_twice(
     exported: Place, duck: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restore_pins, "pin", lambda *_: None)  # a tag's manifest is made from the log
-    monkeypatch.setattr(restore_pins, "unpin", lambda *_: None)
+    monkeypatch.setattr(
+        "snapshot_assets.engine.restore.run.pin", lambda *_: None
+    )  # a tag's manifest is made from the log
+    monkeypatch.setattr("snapshot_assets.engine.restore.run.unpin", lambda *_: None)
     store = FaultyStore(exported.store)
     done = duck.restore(store)
     assert done.finished

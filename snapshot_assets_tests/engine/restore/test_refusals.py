@@ -60,7 +60,7 @@ def test_an_index_that_cannot_be_checked_fails_alone_until_it_is_made_by_hand(
     monkeypatch.setattr(checked_sql, "INDEX", re.compile(f"{checked_sql.INDEX.pattern}(?<!, t\\))", re.DOTALL))
     run = into.run(place.store)
     plan = run.prepare(depth="full", rehearse=True)
-    [foreseen] = plan.failing
+    [foreseen] = plan.rehearsal.failed
     assert str(foreseen.statement.key) == "index by_id_and_time of s.orders"
     run.begin()
     list(run.restore())
@@ -193,7 +193,7 @@ def test_what_only_an_index_needs_is_listed_by_a_dry_run_and_fails_alone(place: 
     )
     place.export()
     plan = into.run(place.store).prepare(depth="full", rehearse=True)
-    assert [str(each.statement.key) for each in plan.failing] == ["index by_f of s.orders"]
+    assert [str(each.statement.key) for each in plan.rehearsal.failed] == ["index by_f of s.orders"]
     [lacking] = plan.lacking
     assert lacking.label == "function s.f(integer)"
     with pytest.raises(SchemaIncompleteError, match=r"index by_f of s\.orders could not be made"):
@@ -288,8 +288,8 @@ def test_a_dry_run_lists_what_would_fail_after_the_rows(place: Place, into: Into
     place.export()
     execute(into.uri, "CREATE SCHEMA s", "CREATE TABLE s.taken (x int)")
     plan = into.run(place.store).prepare(depth="full", rehearse=True)
-    assert [str(each.statement.key) for each in plan.failing] == ["index taken of s.orders"]
-    assert "already exists" in plan.failing[0].message
+    assert [str(each.statement.key) for each in plan.rehearsal.failed] == ["index taken of s.orders"]
+    assert "already exists" in plan.rehearsal.failed[0].message
     execute(into.uri, "CREATE VIEW s.others AS SELECT 1 AS id")
     with pytest.raises(RefusedImportError, match=r"taken of s\.orders would fail: .* exists") as raised:
         into.run(place.store).prepare(depth="full", rehearse=True)

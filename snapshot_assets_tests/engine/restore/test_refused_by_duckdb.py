@@ -48,7 +48,7 @@ def test_an_index_whose_name_is_taken_in_a_duckdb_file_would_fail(tmp_path: Path
     place.export()
     execute(duck, "CREATE TABLE other (id INTEGER)", "CREATE INDEX BY_ID ON other (id)")
     plan = duck.run(place.store).prepare(rehearse=True)
-    assert [(str(each.statement.key), each.message) for each in plan.failing] == [
+    assert [(str(each.statement.key), each.message) for each in plan.rehearsal.failed] == [
         ("index by_id of main.t", "an index by_id is in schema main already")
     ]
     execute(duck, "DROP INDEX by_id")

@@ -250,13 +250,12 @@ def test_an_unsealed_snapshot_cannot_be_restored(place, duck):
 
 
 def test_a_read_only_location_is_restored_with_a_warning(exported, duck, monkeypatch, caplog):
-    from snapshot_assets.engine.restore import pin as restore_pins
     from snapshot_assets.errors import StoreDeniedError
 
     def refuse(*_: object, **__: object) -> None:
         raise StoreDeniedError("read-only")
 
-    monkeypatch.setattr(restore_pins, "create_tag", refuse)
+    monkeypatch.setattr("snapshot_assets.engine.restore.run.create_tag", refuse)
     with caplog.at_level(logging.WARNING):
         assert duck.restore(exported.store).finished
     assert "is not pinned" in caplog.text

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.engine.restore import pin as restore_pins
+from snapshot_assets.engine.restore.compare import differences
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.row_counts import differences, rows_after
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import PlanError, RestoreError
 from snapshot_assets.format.relations import TableName
@@ -156,7 +155,7 @@ def test_a_chunk_that_the_pinned_revision_lacks_is_refused_naming_it(place, duck
 
 def test_the_next_restore_deletes_the_tag_that_a_killed_one_left(exported, duck, monkeypatch):
     with monkeypatch.context() as killed:
-        killed.setattr(restore_pins, "unpin", lambda *_: None)
+        killed.setattr("snapshot_assets.engine.restore.run.unpin", lambda *_: None)
         assert duck.restore(exported.store).finished
     left = duck.imports()[0].tag
     assert list(read_state(exported.store).tags) == [left]
@@ -194,6 +193,6 @@ def test_counts_of_windows_that_a_time_range_cuts_are_those_of_the_rows_in_it(ex
     with done.run.target() as target:
         assert differences(target, later, (0, 1, 2)) == {key: {} for key in (0, 1, 2)}
     for chunk, outcome in done.outcomes.items():
-        assert rows_after(plan, outcome) == outcome.rows
-        assert rows_after(later, ChunkOutcome(chunk, "present")) == outcome.rows
-    assert rows_after(plan, done.outcomes[1]) == 8
+        assert plan.rows_after(outcome) == outcome.rows
+        assert later.rows_after(ChunkOutcome(chunk, "present")) == outcome.rows
+    assert plan.rows_after(done.outcomes[1]) == 8

@@ -276,7 +276,11 @@ def test_a_view_that_fails_in_duckdb_is_listed_and_made_by_the_next_run(tmp_path
     )
     place.export()
     planned = into.run(place.store).prepare(rehearse=True)
-    assert {str(each.statement.key) for each in planned.failing} == {"view main.v", "comment on main.v", "view main.w"}
+    assert {str(each.statement.key) for each in planned.rehearsal.failed} == {
+        "view main.v",
+        "comment on main.v",
+        "view main.w",
+    }
     _, failed = incomplete(place, into)
     assert [each["object"] for each in failed] == ["view main.v", "comment on main.v", "view main.w"]
     assert failed[0]["statements"] == ['CREATE VIEW "main"."v" ("n") AS SELECT n FROM twice(21)']

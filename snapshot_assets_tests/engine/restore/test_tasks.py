@@ -8,8 +8,7 @@ import pytest
 
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.target import RestoreRecord
-from snapshot_assets.engine.restore import tasks as restore_tasks
-from snapshot_assets.engine.restore.tasks import ReplaceTask, replace_chunk
+from snapshot_assets.engine.restore.loader import ReplaceTask, replace_chunk
 from snapshot_assets.errors import TaskFailedError
 from snapshot_assets.storage.base import ObjectStore
 
@@ -32,7 +31,7 @@ class Broken:
 def test_an_error_of_a_driver_fails_only_the_chunk_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Broken()
     record = RestoreRecord("a" * 32, "0" * 32, "file:///x", 1, "c" * 64, "{}", ())
-    monkeypatch.setattr(restore_tasks, "open_target", lambda _: target)
+    monkeypatch.setattr("snapshot_assets.engine.restore.loader.open_target", lambda _: target)
     task = ReplaceTask(DatabaseAddress("target", "duckdb:///x"), cast(ObjectStore, None), (), 3, record, ())
     [result] = replace_chunk(task)
     assert (result.chunk, result.rows, type(result.error)) == (3, None, TaskFailedError)

@@ -43,7 +43,7 @@ def test_a_dry_run_lists_exactly_the_columns_that_an_import_could_not_load(
     place.export(time_columns=dict.fromkeys((f"main.{name}_" for name in rows), None))
     run = into.run(place.store)
     plan = run.prepare(rehearse=True)
-    found = {str(each.statement.key): each.message for each in plan.failing}
+    found = {str(each.statement.key): each.message for each in plan.rehearsal.failed}
     assert found.keys() == {f"rows of main.{name}_" for name in UNFIT}
     for name, (_, _, what) in UNFIT.items():
         assert f"column v has 1 value {what}" in found[f"rows of main.{name}_"]

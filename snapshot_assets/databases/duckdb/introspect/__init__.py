@@ -15,7 +15,7 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
-from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name, calls, resolved
+from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name, calls, resolve
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
@@ -121,7 +121,7 @@ def _hidden_types(session: DuckDBSession, tables: TableReader, selection: Select
 def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:
     documents: dict[str, list[Any]] = {
         "types": _types(session, schemas, name),
-        "sequences": tables.loose_sequences(name),
+        "sequences": tables.unused_sequences(name),
     }
     options = {
         option: [each.model_dump(mode="json", by_alias=True) for each in found] for option, found in documents.items()
@@ -191,7 +191,7 @@ def _depends_on(
     """Return the relations of this database that a view's query reads."""
     known = by_folded_name(tuple(relations))
     read = (
-        resolved(node["qualified_name"]["path"], view, known, session.database)
+        resolve(node["qualified_name"]["path"], view, known, session.database)
         for node in base_tables(_tree(session, view, definition))
     )
     return tuple(sorted({name for name in read if name is not None}))

@@ -181,7 +181,7 @@ class TableReader:
         by_text = {text: column.name for column in columns for text in (column.name, identifier(column.name))}
         return record | {"columns": tuple(by_text[key] for key in keys if key in by_text)}
 
-    def loose_sequences(self, schema: str) -> list[Sequence]:
+    def unused_sequences(self, schema: str) -> list[Sequence]:
         """Return a schema's sequences that no table draws from."""
         drawn = {sequence for sequence, _ in self._draws}
         return [each for oid, each in self._sequences.items() if oid not in drawn and each.schema_name == schema]

@@ -25,7 +25,7 @@ from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is
 from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType, View
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType
 
 __all__ = ["define"]
 
@@ -73,7 +73,7 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
     for use in used:
         before += columns.own_sequence(use)
     if not context.code:  # else they are in the order
-        before += types.loose(context)
+        before += types.create_unused_types(context)
     after = [*unvalidated, *_after(context, list(restored.values()), used), *late.statements(restored, late.after)]
     documented = tuple(restored[name] for name in context.tables)
     lost, needed = tuple(context.lost), _needs(context, (*before, *after))
@@ -205,15 +205,13 @@ def _row_types(context: RestoreContext) -> Iterator[Need]:
                 yield Need("type", each.dotted, (table.table_name,), (f"table {table.table_name.dotted}",))
 
 
-def _extensions(context: RestoreContext) -> Iterator[Need]:
-    """Yield the extensions whose files the server must have: the import itself installs them in the database."""
-    users: dict[str, list[Table | View]] = {}
-    for table in context.schema.tables:
-        for name in context.options(table).extensions:
-            users.setdefault(name, []).append(table)
-    for view in context.schema.views:
-        for name in context.views[view.table_name].extensions:
-            users.setdefault(name, []).append(view)
-    for name, those in sorted(users.items()):
-        used_by = (f"{'table' if isinstance(each, Table) else 'view'} {each.table_name.dotted}" for each in those)
-        yield Need(AVAILABLE_EXTENSION, name, tuple(each.table_name for each in those), tuple(used_by))
+def _extensions(context: RestoreContext) -> list[Need]:
+    """Return the extensions whose files the server must have: the import itself installs them in the database."""
+    users = [("table", name, context.options(table).extensions) for name, table in context.tables.items()]
+    users += [("view", name, options.extensions) for name, options in context.views.items()]
+    needs = merge_needs(
+        Need(AVAILABLE_EXTENSION, extension, (name,), (f"{kind} {name.dotted}",))
+        for kind, name, extensions in users
+        for extension in extensions
+    )
+    return sorted(needs, key=lambda need: need.name)

@@ -196,14 +196,13 @@ def partition_key(text: str, what: str) -> tuple[str, bool]:
 
 def parameters(values: Iterable[str], what: str) -> list[str]:
     """Return storage parameters, such as `fillfactor=70`, as a statement has them in parentheses."""
-    return [_parameter(each, what) for each in values]
-
-
-def _parameter(parameter: str, what: str) -> str:
-    name, separator, value = parameter.partition("=")
-    if not separator or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
-        raise refusal(what, parameter, "a storage parameter")
-    return f"{name}={literal(value)}"
+    written = []
+    for each in values:
+        name, separator, value = each.partition("=")
+        if not separator or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+            raise refusal(what, each, "a storage parameter")
+        written.append(f"{name}={literal(value)}")
+    return written
 
 
 def drawn_from(default: str | None) -> TableName | None:

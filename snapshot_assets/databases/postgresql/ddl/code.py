@@ -115,12 +115,6 @@ def code_objects(schemas: Iterable[SchemaOptions]) -> tuple[CodeObject, ...]:
     return tuple(sorted(known, key=lambda each: places[each.kind]))
 
 
-def needs_of(schemas: Iterable[SchemaOptions], objects: Iterable[CodeObject]) -> dict[str, tuple[str, ...]]:
-    """Return what code, types, tables and views need directly, by kind and name."""
-    needs = {key: wanted for each in schemas for key, wanted in each.code_needs.items()}
-    return needs | {each.key: each.needs for each in objects if each.on is None}
-
-
 def needed_first(nodes: Mapping[str, _Node], needs: Mapping[str, Iterable[str]]) -> Iterator[_Node]:
     """Yield all nodes, each after those that it needs, also through names that are no nodes.
 

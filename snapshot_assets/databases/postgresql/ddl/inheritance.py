@@ -26,7 +26,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.options import ColumnOptions
-from snapshot_assets.format.relations import CheckConstraint, Column, Sequence, Table, TableName
+from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
 _HELPER = "snapshot_assets_columns"
 _OWN_EXPRESSION = """
@@ -120,15 +120,11 @@ def _inherited_checks(context: RestoreContext, parents: Iterable[TableName]) -> 
     """Return the names of the checks that tables pass on, with those of their own parents."""
     names: set[str] = set()
     for table in (context.tables[parent] for parent in parents):
-        names |= {check.name for check in table.checks if _inheritable(check)}
+        for check in table.checks:  # others are exclusion constraints
+            if check.definition.startswith("CHECK") and "NO INHERIT" not in check.definition.rpartition(")")[2]:
+                names.add(check.name)
         names |= _inherited_checks(context, parents_of(context, table))
     return names
-
-
-def _inheritable(check: CheckConstraint) -> bool:
-    if not check.definition.startswith("CHECK"):
-        return False  # an exclusion constraint
-    return "NO INHERIT" not in check.definition.rpartition(")")[2]
 
 
 def create_through_helper(

@@ -127,7 +127,11 @@ def index(context: RestoreContext, relation: Relation, name: str, definition: st
     """Yield an index of a table, partition or materialized view, unless it belongs to a constraint."""
     key = ObjectKey("index", name, relation.name)
     what = capital(str(key))
-    created, plain = _index(relation, definition, key)
+    try:
+        sql, plain = text.index(definition, name, relation.name, str(key))
+        created = Statement(key, sql, relation.of)
+    except RestoreError as error:
+        created, plain = unchecked(key, relation.of, error, definition.strip().removesuffix(";")), False
     over_foreign_tables = relation.name in context.over_foreign_tables
     if over_foreign_tables:
         context.lose(f"{what} is left out: a partition was a foreign table. Create the index again.")
@@ -137,25 +141,17 @@ def index(context: RestoreContext, relation: Relation, name: str, definition: st
     if isinstance(created, Unchecked):
         context.left_out.add((relation.name, name))
     there = index_of(relation.name, name, unique=created.by_hand.startswith("CREATE UNIQUE "))
-    details = [*_statistics_targets(relation, key), *_index_comment(context, relation, name)]
+    own = qualified(TableName(relation.name.schema, name))
+    details = [
+        Statement(
+            ObjectKey("statistics target", of=key),
+            f"ALTER INDEX {own} ALTER COLUMN {number} SET STATISTICS {target}",
+            relation.of,
+        )
+        for number, target in relation.options.index_statistics_targets.get(name, {}).items()
+    ]
+    details += _index_comment(context, relation, name)
     yield from with_details(replace(created, there=there), details)
-
-
-def _statistics_targets(relation: Relation, key: ObjectKey) -> Iterator[Statement]:
-    name = str(key.name)
-    full_name = qualified(TableName(relation.name.schema, name))
-    for number, target in relation.options.index_statistics_targets.get(name, {}).items():
-        action = f"ALTER INDEX {full_name} ALTER COLUMN {number} SET STATISTICS {target}"
-        yield Statement(ObjectKey("statistics target", of=key), action, relation.of)
-
-
-def _index(relation: Relation, definition: str, key: ObjectKey) -> tuple[Statement, bool]:
-    """Return the statement of an index, and whether it has neither expressions nor a predicate."""
-    try:
-        sql, plain = text.index(definition, str(key.name), relation.name, str(key))
-    except RestoreError as error:
-        return unchecked(key, relation.of, error, definition.strip().removesuffix(";")), False
-    return Statement(key, sql, relation.of), plain
 
 
 def indexes(context: RestoreContext, table: Table) -> Iterator[Statement]:

@@ -124,7 +124,6 @@ class LateDefaults:
     """The tables whose defaults are set later.
 
     Attributes:
-        context: The restore.
         before: Those whose code is created before the rows.
         after: Those whose code is created with the views.
     """
@@ -156,17 +155,11 @@ def late_defaults(context: RestoreContext) -> LateDefaults:
     with_views = late_code(context)
     after = {name for name, circle in circular.items() if circle & set(with_views)}
     before = set(circular) - after
-    for names in (before, after):
-        _add_heirs(context, names)
+    parents = {name: set(parents_of(context, table)) for name, table in context.tables.items()}
+    for names in (before, after):  # the tables that inherit from those take over defaults only when they are created
+        while heirs := {name for name, own in parents.items() if name not in names and names & own}:
+            names |= heirs
     return LateDefaults(context, frozenset(before - after), frozenset(after))
-
-
-def _add_heirs(context: RestoreContext, names: set[TableName]) -> None:
-    """Add the tables that inherit from those, because they take over defaults only when they are created."""
-    while more := {
-        name for name, table in context.tables.items() if name not in names and names & set(parents_of(context, table))
-    }:
-        names |= more
 
 
 def without_defaults(table: Table) -> Table:

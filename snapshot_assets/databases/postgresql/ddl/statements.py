@@ -8,13 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.code import (
-    CodeObject,
-    code_objects,
-    needs_of,
-    restored_relations,
-    with_lacking,
-)
+from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, restored_relations, with_lacking
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, literal, qualified
@@ -204,12 +198,8 @@ class RestoreContext:
     """The schema that is restored, and what the statements built so far leave out.
 
     Attributes:
-        expressions: Whether SQL text of the documents is restored.
-        with_code: Whether the code of the documents is restored.
-        code: The code that is restored, in the order of the documents.
+        expressions: Whether SQL text of the documents is restored, other than code.
         needs: What code, types, tables and views need directly; see `ddl.order`.
-        schemas: Options of the schemas.
-        views: Options of the views.
         partition_keys: Partition keys of the tables that are restored with their partitions.
         relations: Names of all tables, partitions and views; the table of large objects does not exist.
         over_foreign_tables: Partitioned relations with a partition, at any level, that was a foreign table.
@@ -246,16 +236,17 @@ class RestoreContext:
         self.relations = {*exist, *(view.table_name for view in self.schema.views)}
         every = code_objects(self.schemas.values())
         self._in_snapshot = {(each.key, each.on) for each in every}
-        self.needs = needs_of(self.schemas.values(), every if self.with_code else ())
+        needs = {key: wanted for each in self.schemas.values() for key, wanted in each.code_needs.items()}
+        self.needs = needs | {each.key: each.needs for each in every if self.with_code and each.on is None}
         for table in self.schema.tables:
             self._note_partition_key(table)
             for part in reversed(self.partitions(table)):  # parents come first in the list
                 self.relations.add(part.name)
                 if part.options.relation == "foreign table" or part.name in self.over_foreign_tables:
                     self.over_foreign_tables.add(part.options.of)
-        self.code = tuple(self._restored(every)) if self.with_code else ()
+        self.code = tuple(self._with_lacking(every)) if self.with_code else ()
 
-    def _restored(self, code: Iterable[CodeObject]) -> Iterator[CodeObject]:
+    def _with_lacking(self, code: Iterable[CodeObject]) -> Iterator[CodeObject]:
         """Yield code, each with what it lacks in this restore; record what is lost if the target lacks it too."""
         made = {f"relation {name.dotted}" for name in restored_relations(self.schema.views, self.relations)}
         for each, missing in with_lacking(code, self.needs, made):

@@ -132,7 +132,7 @@ def _create_extensions(context: RestoreContext) -> Iterator[Statement]:
         yield from all_checked(each.made, None, each.statements())
 
 
-def loose(context: RestoreContext) -> Iterator[Statement]:
+def create_unused_types(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create the types that no table or view uses, each after those that it needs."""
     kinds = {kind.table_name: kind for options in context.schemas.values() for kind in options.types}
     needs = {name: TypeDefinition.of_type(kind).needs for name, kind in kinds.items()}
@@ -146,11 +146,11 @@ def loose(context: RestoreContext) -> Iterator[Statement]:
             context.lose(f"Type {name} is left out: it needs {', '.join(missing)}, which is not restored.")
             continue
         created.add(name)
-        yield from _loose(context, kinds[name])
+        yield from _create_unused(context, kinds[name])
         yield from unvalidated_checks(context, kinds[name])
 
 
-def _loose(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
+def _create_unused(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     """Yield the statements that create a type, unless it calls a function that the target does not have."""
     functions = TypeDefinition.of_type(kind).functions
     for function in functions:
@@ -176,7 +176,12 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
         labels = ", ".join(map(literal, kind.labels))
         sql = f"CREATE TYPE {qualified(name)} AS ENUM ({labels})"
     elif kind.kind == "composite":
-        sql = f"CREATE TYPE {qualified(name)} AS ({_attributes(kind, what)})"
+        attributes = []
+        for each in TypeDefinition.of_type(kind).attributes:
+            place = f"attribute {each.name} of {what}"
+            attribute = f"{identifier(each.name)} {text.type_text(each.type, place)}{collate(each.collation, place)}"
+            attributes.append(attribute)
+        sql = f"CREATE TYPE {qualified(name)} AS ({', '.join(attributes)})"
         later += _attribute_comments(kind, key)
     elif kind.kind == "range":
         sql = f"CREATE TYPE {qualified(name)} AS RANGE ({_range(context, kind, what)})"
@@ -186,14 +191,6 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     described = f"{there} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
     yield from comment(f"TYPE {qualified(name)}", kind.comment, key, None, described)
     yield from later
-
-
-def _attributes(kind: UserType, what: str) -> str:
-    attributes = []
-    for each in TypeDefinition.of_type(kind).attributes:
-        place = f"attribute {each.name} of {what}"
-        attributes.append(f"{identifier(each.name)} {text.type_text(each.type, place)}{collate(each.collation, place)}")
-    return ", ".join(attributes)
 
 
 def _attribute_comments(kind: UserType, key: ObjectKey) -> Iterator[Statement]:

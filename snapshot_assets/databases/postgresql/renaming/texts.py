@@ -69,7 +69,7 @@ def tokens(text: str) -> list[Token]:
     return found
 
 
-def edited(text: str, edits: Iterator[Edit]) -> str:
+def apply_edits(text: str, edits: Iterator[Edit]) -> str:
     """Return a text with replacements, which are in order."""
     parts, place = [], 0
     for edit in edits:
@@ -125,7 +125,7 @@ class Texts:
             return self._index(match, relation)
         if relation and (match := checked_sql.STATISTICS.fullmatch(text)):
             return self._statistics(match, relation)
-        return edited(text, self._edits(tokens(text), relation))
+        return apply_edits(text, self._edits(tokens(text), relation))
 
     def _edits(self, parts: list[Token], table: TableName | None) -> Iterator[Edit]:
         row = self._names.get(table) if table is not None else None
@@ -142,7 +142,7 @@ class Texts:
         """Return the definition of a foreign key, whose REFERENCES a parenthesis follows."""
         old = TableName(*checked_sql.split_name(match["table"]))
         edit = Edit(match.start("table"), match.end("table"), qualified(self._names.get(old, old)))
-        return edited(match.string, iter([edit])) if old in self._names else match.string
+        return apply_edits(match.string, iter([edit])) if old in self._names else match.string
 
     def _index(self, match: re.Match[str], table: TableName) -> str:
         """Return the definition of an index of a table, with new names of both."""
@@ -154,7 +154,7 @@ class Texts:
             Edit(match.start("table"), match.end("table"), qualified(self._names.get(table, table))),
             Edit(match.start("rest"), match.end("rest"), self.renamed(match["rest"], table)),
         ]
-        return edited(match.string, iter(head))
+        return apply_edits(match.string, iter(head))
 
     def _statistics(self, match: re.Match[str], table: TableName) -> str:
         """Return the definition of extended statistics of a table, with new names of both."""
@@ -165,7 +165,7 @@ class Texts:
             Edit(match.start("what"), match.end("what"), self.renamed(match["what"], table)),
             Edit(match.start("table"), match.end("table"), qualified(self._names.get(table, table))),
         ]
-        return edited(match.string, iter(head))
+        return apply_edits(match.string, iter(head))
 
 
 def _is_row(parts: list[Token], index: int, table: TableName) -> bool:
@@ -187,7 +187,7 @@ def renamed_query(text: str, names: Names, reads: Collection[TableName]) -> str 
     missed = changed.keys() & set(reads) & query.pairs() - found
     if missed or named & names.relations.keys() - set(reads) or not tokens(inner):
         return None
-    return edited(inner, query.edits(changed))
+    return apply_edits(inner, query.edits(changed))
 
 
 class _Query:

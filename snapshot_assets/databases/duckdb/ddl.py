@@ -1,9 +1,11 @@
 """DDL: the statements that create a snapshot's schema in a target file.
 
-`tables` writes those of tables, and `parser` checks SQL text that comes from documents before it is used.
+`parser` checks SQL text that comes from documents before it is used. Keys, indexes and comments are created after the
+data. Only `CREATE TABLE` takes checks, collations, generated columns and foreign keys.
 
-Keys, indexes and comments are created after the data. Only `CREATE TABLE` takes checks, collations and generated
-columns, and foreign keys: tables with these are created a second time.
+DuckDB compares a row's foreign keys with the rows before its batch: it refuses a child in an earlier chunk than its
+parent. So a table is loaded without foreign keys. At the end it is created a second time with them, parents first, and
+its rows are moved.
 """
 
 from __future__ import annotations
@@ -18,23 +20,19 @@ import duckdb
 from snapshot_assets.databases.convert.lost import is_plain, other_method, possible_keys
 from snapshot_assets.databases.convert.renaming import clashes
 from snapshot_assets.databases.definition import Create, Definition, FailedStatement, ObjectKey, Statement, comment
-from snapshot_assets.databases.duckdb.ddl.tables import (
-    TARGET,
-    create_table,
-    has_index,
-    has_key,
-    has_sequence,
-    has_type,
-    rebuild,
-    sequence_place,
-    target_name,
-)
-from snapshot_assets.databases.duckdb.parser import Texts, check_statement
+from snapshot_assets.databases.duckdb.parser import Texts, check_statement, collation
 from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.options import SchemaOptions
-from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, UserType, View
+from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, View
+
+TARGET = "snapshot_assets_target"
+"""Name of the target's database while it is open. The file's own name may be the name of a schema in it."""
+
+_INTEGERS = frozenset(
+    ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
+)
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
@@ -59,7 +57,14 @@ class _Defining:
         by_name = {table.table_name: table for table in keyed}
         tables = tuple(by_name[table.table_name] for table in tables)
         sequences = self._sequences()
-        before = [*self._schemas(), *self._types(), *(_create_sequence(each) for each, _ in sequences)]
+        before = [*self._schemas(), *self._types()]
+        for sequence, _ in sequences:
+            name = sequence.table_name
+            sql = (
+                f"CREATE SEQUENCE {target_name(name)} INCREMENT BY {sequence.increment} MINVALUE {sequence.minimum}"
+                f" MAXVALUE {sequence.maximum} START {sequence.start}{' CYCLE' if sequence.cycle else ''}"
+            )
+            before.append(Create(ObjectKey("sequence", name), sql, there=has_sequence(name)))
         for table in tables:
             name = table.table_name
             before.append(Statement(ObjectKey("table", name), create_table(table, self._texts), name))
@@ -131,14 +136,12 @@ class _Defining:
         for schema in self._schema.schemas:
             for kind in SchemaOptions.of(schema).types:
                 quoted, key = target_name(kind.table_name), ObjectKey("type", kind.table_name)
-                sql = f"CREATE TYPE {quoted} AS {self._type_text(kind)}"
-                yield Create(key, sql, there=has_type(kind.table_name))
+                if kind.kind == "enum":
+                    body = f"ENUM ({', '.join(map(literal, kind.labels))})"
+                else:
+                    body = str(self._texts.type(str(kind.definition.get("type")), str(kind.table_name)))
+                yield Create(key, f"CREATE TYPE {quoted} AS {body}", there=has_type(kind.table_name))
                 yield from comment(f"TYPE {quoted}", kind.comment, key, None)
-
-    def _type_text(self, kind: UserType) -> str:
-        if kind.kind == "enum":
-            return f"ENUM ({', '.join(map(literal, kind.labels))})"
-        return str(self._texts.type(str(kind.definition.get("type")), str(kind.table_name)))
 
     def _sequences(self) -> Collection[tuple[Sequence, list[tuple[Table, str]]]]:
         """Return the sequences with the columns that draw from each."""
@@ -201,16 +204,6 @@ class _Defining:
                 yield from self._comments(view)
 
 
-def _create_sequence(sequence: Sequence) -> Statement:
-    return Create(
-        ObjectKey("sequence", sequence.table_name),
-        f"CREATE SEQUENCE {target_name(sequence.table_name)} INCREMENT BY {sequence.increment}"
-        f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
-        f"{' CYCLE' if sequence.cycle else ''}",
-        there=has_sequence(sequence.table_name),
-    )
-
-
 @dataclass(frozen=True)
 class Lacking(Statement):
     """Needs what no other statement makes, such as a macro: it fails unless the target has that.
@@ -240,3 +233,126 @@ def rehearse(statements: Iterable[Statement]) -> list[FailedStatement]:
                 lacks = isinstance(error, duckdb.CatalogException)
                 failed[statement.key] = FailedStatement(statement, text, lacks=lacks)
     return list(failed.values())
+
+
+def target_name(name: TableName) -> str:
+    """Return the quoted name of a table, view, sequence or type in the target."""
+    return qualified((TARGET, *name))
+
+
+def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
+    """Return the statement that creates a table, of whose document DuckDB wrote the types, with its keys or without."""
+    name = table.table_name
+    parts = []
+    for column in table.columns:
+        where = f"{name}.{column.name}"
+        part = f"{identifier(column.name)} {column.type}"
+        if column.collation is not None:
+            part += collation(column.collation, where)
+        if column.generated is not None:
+            expression = texts.generated(column.generated, column.type, f"The expression of {where}")
+            part += f" GENERATED ALWAYS AS {expression} VIRTUAL"
+        elif column.default is not None:
+            part += f" DEFAULT {texts.expression(column.default, f'The default of {where}')}"
+        parts.append(part if column.nullable else f"{part} NOT NULL")
+    parts += [texts.check(check.definition, f"Check {check.name} of {name.dotted}") for check in table.checks]
+    if keys:
+        parts += _key_clauses(table)
+    return f"CREATE TABLE {target_name(name)} ({', '.join(parts)})"
+
+
+def _key_clauses(table: Table) -> list[str]:
+    parts = [f"PRIMARY KEY {identifiers(table.primary_key.columns)}"] if table.primary_key is not None else []
+    parts += [f"UNIQUE {identifiers(unique.columns)}" for unique in table.unique]
+    for key in table.foreign_keys:
+        referenced = qualified(key.referenced)
+        parts.append(
+            f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {referenced} {identifiers(key.referenced_columns)}"
+        )
+    return parts
+
+
+def without_keys(name: TableName) -> TableName:
+    """Return the name of a table with the rows of one that is created a second time, until these are moved."""
+    return TableName(name.schema, f"{name.table} without keys")
+
+
+def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
+    """Yield the statements that create a second table with all keys, move the rows, and drop the first."""
+    name = table.table_name
+    key = ObjectKey("foreign keys", of=name)
+    referred = tuple(key.referenced for key in table.foreign_keys)
+    loaded = without_keys(name)
+    new, old = target_name(name), target_name(loaded)
+    stored = ", ".join(identifier(column.name) for column in table.columns if column.generated is None)
+    for index in table.indexes:  # when it is tried again, these are there, and would keep the table from being renamed
+        indexed = qualified((TARGET, name.schema, index.name))
+        there = has_index(name, index.name)
+        yield Statement(key, f"DROP INDEX {indexed}", name, unless=f"SELECT 1 AS one WHERE NOT EXISTS ({there})")
+    yield Statement(key, f"ALTER TABLE {new} RENAME TO {identifier(loaded.table)}", name)
+    yield Statement(key, create_table(table, texts, keys=True), name, reads=referred)
+    yield Statement(key, f"INSERT INTO {new} ({stored}) SELECT {stored} FROM {old}", name)
+    yield Statement(key, f"DROP TABLE {old}", name)
+
+
+def has_key(name: TableName, kind: str, columns: Iterable[str] | None = None) -> str:
+    """Return the query that yields a row if a table has a `PRIMARY KEY` or `UNIQUE` key, of these columns or any."""
+    of_columns = "" if columns is None else f" AND constraint_column_names = [{', '.join(map(literal, columns))}]"
+    return (
+        f"SELECT 1 AS found FROM duckdb_constraints() WHERE database_name = {literal(TARGET)}"
+        f" AND schema_name = {literal(name.schema)} AND table_name = {literal(name.table)}"
+        f" AND constraint_type = {literal(kind)}{of_columns}"
+    )
+
+
+def has_index(name: TableName, index: str) -> str:
+    """Return the query that yields a row if a table has an index of a name."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_indexes() WHERE database_name = {literal(TARGET)}"
+        f" AND schema_name = {literal(name.schema)} AND table_name = {literal(name.table)}"
+        f" AND index_name = {literal(index)}"
+    )
+
+
+def has_type(name: TableName) -> str:
+    """Return the query that yields a row if there is a type of a name."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_types() WHERE database_name = {literal(TARGET)}"
+        f" AND lower(schema_name) = lower({literal(name.schema)}) AND lower(type_name) = lower({literal(name.table)})"
+    )
+
+
+def has_sequence(name: TableName) -> str:
+    """Return the query that yields a row if there is a sequence of a name, in whose case DuckDB sees no difference."""
+    return (
+        f"SELECT 1 AS found FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"
+        f" AND lower(schema_name) = lower({literal(name.schema)})"
+        f" AND lower(sequence_name) = lower({literal(name.table)})"
+    )
+
+
+def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> str:
+    """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
+
+    It does not set a sequence back that is further already.
+    """
+    name = target_name(sequence.table_name)
+    now = (
+        f"(SELECT last_value FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"
+        f" AND schema_name = {literal(sequence.schema_name)} AND sequence_name = {literal(sequence.name)})"
+    )
+    last = "NULL" if sequence.last_value is None else str(sequence.last_value)
+    if sequence.cycle:
+        return _set(name, f"coalesce({now}, {last})")
+    end = "max" if sequence.increment > 0 else "min"
+    values = [f"({now})", f"({last})"] + [
+        f"((SELECT CAST({end}({identifier(column)}) AS BIGINT) FROM {target_name(table.table_name)}"
+        f" WHERE {identifier(column)} BETWEEN {sequence.minimum} AND {sequence.maximum}))"
+        for table, column in columns
+        if table.column(column).type in _INTEGERS
+    ]
+    return _set(name, f"(SELECT {end}(x) FROM (VALUES {', '.join(values)}) AS v (x))")
+
+
+def _set(sequence: str, value: str) -> str:
+    return f"SELECT setval({literal(sequence)}, CAST(v AS BIGINT)) FROM (SELECT {value} AS v) WHERE v IS NOT NULL"
