@@ -42,7 +42,6 @@ class Member:
 
     Attributes:
         writer: The writer's id: the name of its folder.
-        schema: The newest schema of that state.
     """
 
     writer: str
@@ -104,10 +103,7 @@ class FederatedTable:
 def federated_table(name: TableName, having: Sequence[Member], *, dedupe: bool) -> FederatedTable:
     """Return the table of the members that have it.
 
-    Args:
-        name: The table's name.
-        having: The members that have it, the highest rank first.
-        dedupe: Whether overlapping windows are accepted.
+    They come the highest rank first. With `dedupe`, overlapping windows are accepted.
 
     Raises:
         FederationError: Members disagree on the table, or windows of two members overlap. Names both.

@@ -46,6 +46,8 @@ LOAD_MANIFESTS = {"redshift": "redshift.manifest", "snowflake": "snowflake.sql"}
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
 VERIFICATIONS = "verification/"
+COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
+"""Folders whose objects garbage collection deletes; the log is pruned, hints are overwritten."""
 OWN_FOLDERS = frozenset({"data", "savepoint", "schema", "tag", "transactions", "verification"})
 """Folders of a location; others in it belong to somebody else."""
 UNTIMED_CHUNK = 0

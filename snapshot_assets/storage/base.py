@@ -35,9 +35,7 @@ class ObjectInfo:
 class ObjectWriter:
     """A streamed object that becomes visible when its context ends without an error; its errors name it.
 
-    Args:
-        write: Appends bytes to the client's own upload, or to a file.
-        errors: The context that translates the errors of `write`.
+    `write` appends bytes to the client's own upload, or to a file; `errors` translates its errors.
     """
 
     def __init__(
@@ -68,9 +66,7 @@ class ObjectStore(Protocol):
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes.
 
-        Args:
-            path: The object.
-            limit: Most bytes to accept; a larger object raises `LimitExceededError` before it is read.
+        An object of more than `limit` bytes raises `LimitExceededError` before it is read.
         """
 
     def get_range(self, path: str, start: int, length: int) -> bytes:

@@ -57,11 +57,8 @@ class Listed(Mapping[str, ObjectInfo]):
     """The objects of a location by path.
 
     A listing of a folder that others write to may miss an object. So a lookup of an unlisted path asks the store.
-    Iteration yields the listed objects, and those that lookups added.
-
-    Args:
-        store: The location.
-        prefixes: What to list, as `ObjectStore.list` takes it; nothing for all objects.
+    Iteration yields the listed objects, and those that lookups added. `prefixes` are what is listed, as
+    `ObjectStore.list` takes it; none for all objects.
     """
 
     def __init__(self, store: ObjectStore, *prefixes: str) -> None:

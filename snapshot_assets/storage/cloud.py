@@ -89,7 +89,7 @@ class CloudStore(RemoteStore[Client]):
             try:
                 return bytes(self._client().get_range(path, start=start, length=length))
             except GenericError as error:
-                if is_unsatisfiable_range(error):
+                if _first(_STATUS, str(error)) == "416":  # the range starts at or after the end
                     return b""
                 raise
 
@@ -115,13 +115,9 @@ class CloudStore(RemoteStore[Client]):
                 upload.abort(error)
             raise
 
+    @retried
     def start_upload(self, path: str, data: bytes) -> WritableFile:
         """Begin a multipart upload with the bytes of its first part."""
-        self._meet(path)
-        return self._start_upload(path, data)
-
-    @retried
-    def _start_upload(self, path: str, data: bytes) -> WritableFile:
         with cloud_errors("write", self._uri_of(path)):
             started = obstore.open_writer(
                 self._client(repeats=True), check_path(path), buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE
@@ -199,6 +195,7 @@ class CloudUpload:
             return len(data)
         self._first += data
         if len(self._first) >= PART_SIZE:
+            self._store.meet(self._path)
             self._upload = self._store.start_upload(self._path, bytes(self._first))
             self._first = bytearray()
         return len(data)
@@ -257,9 +254,7 @@ _LASTING_CONFLICTS = {"BlobImmutableDueToPolicy", "SnapshotsPresent"}
 def cloud_errors(operation: str, uri: str) -> Iterator[None]:
     """Raise every obstore error inside as its `StorageError` kind; nothing else may run inside.
 
-    Args:
-        operation: The verb for the message: read, write, create, list, delete.
-        uri: The object or location of the operation.
+    `operation` is the verb for the message: read, write, create, list, delete.
     """
     try:
         yield
@@ -311,14 +306,8 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     if number == 507 or code in _FULL:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
     if isinstance(error, GenericError | AlreadyExistsError | OSError) and _may_pass(number, code, text):
-        advice = "The store may answer later; run again"
-        return StoreUnavailableError(f"{failed}. {advice}.", uri=uri)
+        return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
-
-
-def is_unsatisfiable_range(error: Exception) -> bool:
-    """Return whether a range started at or after the end of its object."""
-    return _first(_STATUS, str(error)) == "416"
 
 
 def _may_pass(number: int, code: str | None, text: str) -> bool:

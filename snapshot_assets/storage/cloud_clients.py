@@ -37,16 +37,12 @@ if TYPE_CHECKING:
 Client = S3Store | GCSStore | AzureStore
 
 _MANY = 10_000
-_NO_RETRIES: RetryConfig = {"max_retries": 0}
 
 
 def connect(location: Location, options: StoreOptions, repeats: bool) -> Client:
     """Return a client of a location.
 
-    Args:
-        location: A location of `s3`, `gs` or `azblob`.
-        options: Its resolved options.
-        repeats: Whether the client repeats failed requests itself.
+    With `repeats`, the client repeats failed requests itself.
 
     Raises:
         StorageError: The options do not fit, or there are no credentials.
@@ -65,7 +61,7 @@ def connect(location: Location, options: StoreOptions, repeats: bool) -> Client:
     common: dict[str, Any] = {
         "prefix": location.prefix or None,
         "client_options": client_options,
-        "retry_config": _retries(options.patience) if repeats else _NO_RETRIES,
+        "retry_config": _retries(options.patience) if repeats else {"max_retries": 0},
     }
     try:
         match location.scheme:
@@ -171,13 +167,9 @@ if hasattr(os, "register_at_fork"):
 def aws_credentials(uri: str, profile: str | None, ca_bundle: str | None = None) -> Provider:
     """Return a provider of credentials, which were found once.
 
-    The stores of a process that ask for the same within five minutes get the same provider, unless the environment
-    has changed. Then it is made again, because the files of the profile may have changed.
-
-    Args:
-        uri: The location, for messages.
-        profile: The profile; None for boto3's chain.
-        ca_bundle: Certificates, as PEM, of authorities that are trusted beside botocore's own.
+    The stores of a process that ask for the same within five minutes get the same provider, unless the environment has
+    changed. Then it is made again, because the files of the profile may have changed. `profile` is None for boto3's
+    chain. The authorities of `ca_bundle`, as PEM, are trusted beside botocore's own.
 
     Raises:
         StoreDeniedError: There are no credentials, or they cannot be renewed.

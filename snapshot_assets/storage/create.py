@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from snapshot_assets.errors import (
@@ -18,17 +18,7 @@ from snapshot_assets.errors import (
     StorageError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
-
-
-class Readable(Protocol):
-    """What `holds` needs of a store."""
-
-    def head(self, path: str) -> ObjectInfo:
-        """See `ObjectStore.head`."""
-
-    def get(self, path: str) -> bytes:
-        """See `ObjectStore.get`."""
+from snapshot_assets.storage.base import ObjectStore
 
 
 def create_own(store: ObjectStore, path: str, data: bytes) -> None:
@@ -53,7 +43,7 @@ def create_own(store: ObjectStore, path: str, data: bytes) -> None:
             ) from gone
 
 
-def holds(store: Readable, path: str, data: bytes) -> bool:
+def holds(store: ObjectStore, path: str, data: bytes) -> bool:
     """Return whether an object has these bytes; raises `ObjectNotFoundError` if there is none."""
     return store.head(path).size == len(data) and store.get(path) == data
 
@@ -62,9 +52,6 @@ class SingleWriterStore:
     """A store whose `create` looks for the object and then puts it, for a location with a single writer.
 
     Two writers at once could both succeed. All other methods are the store's own.
-
-    Args:
-        store: A store without conditional creates.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -105,11 +92,8 @@ class ProbeResult:
 def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
     """Test that a location can be written, read, listed and deleted from, and that creates are conditional.
 
-    Writes one object, `transactions/probe-<uuid>`, and deletes it again.
-
-    Args:
-        store: The location's objects.
-        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
+    Writes one object, `transactions/probe-<uuid>`, and deletes it again. With `single_writer`, accept a store without
+    conditional creates: the caller promises to be the only writer.
 
     Raises:
         StoreDeniedError: A right is missing; the message names the operation and the object.

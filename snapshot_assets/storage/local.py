@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,9 +49,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 def storage_errors(operation: str, uri: str) -> Iterator[None]:
     """Raise every `OSError` inside as its `StorageError` kind.
 
-    Args:
-        operation: The verb for the message: read, write, create (link a written file to its name), list, delete.
-        uri: The object or location of the operation.
+    `operation` is the verb for the message: read, write, create (link a written file to its name), list, delete.
     """
     try:
         yield
@@ -99,8 +97,6 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BUFFER = 1024 * 1024
 _WALKS = 100  # a folder vanishes under a writer when another one deletes its last object at that moment
 
-_Publish = Callable[[int, str, str], None]
-
 
 class LocalStore:
     """An `ObjectStore` over a folder. Picklable; holds nothing open between calls."""
@@ -143,13 +139,13 @@ class LocalStore:
 
     def create(self, path: str, data: bytes) -> None:
         """Write an object only if none exists; see `ObjectStore.create`."""
-        with self._published(path, _link, "create") as writer:
+        with self._published(path, "create") as writer:
             writer.write(data)
 
     @contextmanager
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
         """Stream an object; see `ObjectStore.open_writer`."""
-        with self._published(path, _replace, "write") as writer:
+        with self._published(path, "write") as writer:
             yield writer
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
@@ -239,7 +235,7 @@ class LocalStore:
             segments = parents
 
     @contextmanager
-    def _published(self, path: str, publish: _Publish, operation: str) -> Iterator[ObjectWriter]:
+    def _published(self, path: str, operation: str) -> Iterator[ObjectWriter]:
         uri = self._uri_of(path)
         *folders, name = check_path(path).split("/")
         if _TEMPORARY.fullmatch(name):
@@ -257,7 +253,10 @@ class LocalStore:
                 with suppress(OSError):  # nothing is left to write, or an error that aborts the object is being raised
                     file.close()
             with storage_errors(operation, uri):
-                publish(folder, temporary, name)
+                if operation == "create":
+                    os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+                else:
+                    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
                 os.fsync(folder)
         finally:
             with storage_errors("write", uri), suppress(FileNotFoundError):  # renamed into place
@@ -351,11 +350,3 @@ def _open_root(root: Path, *, create: bool) -> int:
     finally:
         os.close(parent)
     return os.open(root, _FOLDER)
-
-
-def _link(folder: int, temporary: str, name: str) -> None:
-    os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-
-
-def _replace(folder: int, temporary: str, name: str) -> None:
-    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

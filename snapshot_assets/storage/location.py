@@ -42,7 +42,6 @@ class Location:
 
     Attributes:
         scheme: One of `SCHEMES`.
-        bucket: Bucket or container; empty for `file`.
         segments: The path below it, decoded, one entry a segment.
     """
 
@@ -75,8 +74,7 @@ class Location:
     def child(self, name: str) -> Location:
         """Return the location one segment below.
 
-        Args:
-            name: The segment as it is stored, not percent-encoded.
+        `name` is the segment as it is stored, not percent-encoded.
 
         Raises:
             LocationUriError: `name` is not a plain segment.
@@ -87,10 +85,8 @@ class Location:
 def parse_location(text: str, *, local_engine: bool = True, allow_root: bool = False) -> Location:
     """Parse and guard a location URI.
 
-    Args:
-        text: The URI as the user wrote it.
-        local_engine: Whether everything that opens the location runs on this machine; else `file` is refused.
-        allow_root: Accept a bucket root, or a folder directly below `/`. Only for listing its locations.
+    `file` is refused unless everything that opens the location runs on this machine (`local_engine`). With
+    `allow_root`, accept a bucket root, or a folder directly below `/`, only for listing its locations.
 
     Raises:
         LocationUriError: The URI is invalid, or too close to a root; the message contains a valid form.

@@ -27,22 +27,15 @@ class StoreOptions:
 
     Attributes:
         endpoint: URL of the service, for stores other than the provider's own; S3, Google, Azure and OSS.
-        region: S3 region.
         access_key_id: S3 and OSS key.
-        secret_access_key: Its secret.
-        session_token: S3 and OSS token of temporary credentials.
         profile: AWS profile, whose credentials are found and renewed in every process.
         server_side_encryption: How S3 encrypts objects: `AES256`, `aws:kms` or `aws:kms:dsse`.
         sse_kms_key_id: The key of `aws:kms`; without one, the account's.
         request_payer: Pay for the requests to a bucket whose owner asks that.
         allow_http: Accept an `http://` endpoint, which sends data unencrypted.
         virtual_hosted_style: The bucket's name is part of the S3 endpoint's host name.
-        account_name: Azure storage account.
-        account_key: Its key.
         sas_token: Azure shared access signature, instead of a key.
-        tenant_id: Azure tenant of a service principal.
-        client_id: Its id; alone, that of a managed identity.
-        client_secret: Its secret.
+        client_id: Id of an Azure service principal; alone, that of a managed identity.
         service_account: Google service account: path of its JSON file, or the JSON itself.
         ca_bundle: PEM file of the authorities that issued the store's certificate, beside those of the system.
         retry_timeout: How long a failed request is repeated, such as `10m`.
@@ -74,7 +67,12 @@ class StoreOptions:
     requests_per_second: float | None = None
 
     def __post_init__(self) -> None:
-        self._check_patience()
+        parse_duration(self.retry_timeout)
+        if self.retries is not None and self.retries < 0:
+            raise PlanError(f"Storage option retries is {self.retries}; write a whole number from 0 up.")
+        rate = self.requests_per_second
+        if rate is not None and not 0 < rate < math.inf:
+            raise PlanError(f"Storage option requests_per_second is {rate}; write a number above 0, such as 100.")
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise PlanError(
                 "Storage options need access_key_id and secret_access_key together, from the configuration or the "
@@ -99,14 +97,6 @@ class StoreOptions:
                 "with allow_http: true (AWS_ALLOW_HTTP=true in the environment)."
             )
 
-    def _check_patience(self) -> None:
-        parse_duration(self.retry_timeout)
-        if self.retries is not None and self.retries < 0:
-            raise PlanError(f"Storage option retries is {self.retries}; write a whole number from 0 up.")
-        rate = self.requests_per_second
-        if rate is not None and not 0 < rate < math.inf:
-            raise PlanError(f"Storage option requests_per_second is {rate}; write a number above 0, such as 100.")
-
     @property
     def patience(self) -> Patience:
         """How long failed requests are repeated."""
@@ -118,10 +108,6 @@ class StoreOptions:
 
         A store does this once, when it is opened, so that a pickled store works on machines with another environment.
         Credentials are taken as a whole: a key of these options is never combined with a token of the environment.
-
-        Args:
-            scheme: The location's scheme.
-            environment: The environment's variables.
 
         Raises:
             PlanError: An option has no effect on such a location, the environment has only a part of the credentials,
@@ -250,11 +236,7 @@ def open_store(
 ) -> ObjectStore:
     """Return the store of a location. Connects to nothing, but imports the driver's library.
 
-    Args:
-        location: The location.
-        options: Endpoint and credentials. The rest is taken from the environment now, so that the store may be
-            pickled to another process.
-        environment: Variables that complete the options; by default those of this process.
+    What the options lack is taken from the environment now, so that the store may be pickled to another process.
 
     Raises:
         PlanError: The options contradict each other, one has no effect there, or the extra for `oss` is not installed.

@@ -103,7 +103,7 @@ class OpendalStore(RemoteStore["Operator"]):
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
         """Stream an object; see `ObjectStore.open_writer`."""
         uri = self._uri_of(path)
-        self._meet(path)
+        self.meet(path)
         with _opendal_errors("write", uri):
             upload = self._client(repeats=True).open(check_path(path), "wb", chunk=PART_SIZE, concurrent=PARTS_AT_ONCE)
         size = 0

@@ -15,7 +15,7 @@ import io
 import os
 import re
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -29,7 +29,7 @@ from snapshot_assets.errors import (
     StoreDeniedError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.base import ObjectInfo
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.create import holds
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.retry import STOPS, Attempts, Contact, Patience, Rate
@@ -46,9 +46,7 @@ IN_FLIGHT = 4
 def buffered(get_range: Callable[[int, int], bytes], size: int) -> io.BufferedReader:
     """Return an object as a file of bytes, which must be closed.
 
-    Args:
-        get_range: Returns a number of bytes from a position; they lie inside the object.
-        size: The object's bytes.
+    `get_range` returns a number of bytes from a position; they lie inside the object.
     """
     return io.BufferedReader(_ReadAhead(get_range, size), BLOCK)
 
@@ -139,12 +137,11 @@ _rates: dict[tuple[_Bucket, float], Rate] = {}
 """The limits of this process, by bucket."""
 
 
-class RemoteStore(ABC, Generic[_Client]):
+class RemoteStore(ObjectStore, Generic[_Client]):
     """An `ObjectStore` over a network. Picklable; its clients are made on first use in each process.
 
     Attributes:
         library: Name of the native library of its clients.
-        patience: How long failed requests are repeated.
     """
 
     library: ClassVar[str]
@@ -216,11 +213,6 @@ class RemoteStore(ABC, Generic[_Client]):
         second that there is no such upload. Data files have names that no other writer uses, so an object of the
         upload's size is its own.
 
-        Args:
-            path: The object.
-            size: The bytes of the upload.
-            error: Why it failed.
-
         Raises:
             StorageError: There is no such object (then this is the given error), or the store does not answer.
         """
@@ -238,14 +230,6 @@ class RemoteStore(ABC, Generic[_Client]):
         return iter(())
 
     @abstractmethod
-    def get(self, path: str, *, limit: int | None = None) -> bytes:
-        """Return an object's bytes; see `ObjectStore.get`."""
-
-    @abstractmethod
-    def head(self, path: str) -> ObjectInfo:
-        """Return an object's size and time; see `ObjectStore.head`."""
-
-    @abstractmethod
     def _read(self, path: str, start: int, length: int) -> bytes:
         """Return `length` bytes from `start`, which lie inside the object."""
 
@@ -260,7 +244,7 @@ class RemoteStore(ABC, Generic[_Client]):
     def _contact(self) -> Contact:
         return _contacts.setdefault(self._bucket, Contact())
 
-    def _meet(self, path: str) -> None:
+    def meet(self, path: str) -> None:
         """Send a request before a client that repeats by itself: it would take the whole limit for a wrong address."""
         if not self._contact().made:
             with suppress(ObjectNotFoundError, StoreDeniedError):  # the call itself reports what is wrong
@@ -290,12 +274,8 @@ class RemoteStore(ABC, Generic[_Client]):
 def certificate_error(operation: str, uri: str, text: str) -> StorageError | None:
     """Return the error for a certificate that is not trusted, or None if a client's error has another cause.
 
-    The clients report such a certificate as a failed connection, in text alone.
-
-    Args:
-        operation: The verb for the message.
-        uri: The object or location of the operation.
-        text: The whole text of the client's error.
+    The clients report such a certificate as a failed connection, in text alone. `operation` is the verb for the
+    message, `text` the whole text of the client's error.
     """
     match = _INVALID_CERTIFICATE.search(text)
     if match is None and (broken := _NO_TLS.search(text)) is not None:

@@ -34,9 +34,6 @@ def interruptible(request: Callable[[], _Result]) -> _Result:
     Python handles a signal between two of its own steps, and a request of a native client is one step, which a store
     that never answers prolongs to minutes. So the request runs in a thread, which does not keep the process alive. It
     goes on after a signal, and its outcome is unknown then.
-
-    Args:
-        request: Sends the request.
     """
     if threading.current_thread() is not threading.main_thread():
         return request()
@@ -101,10 +98,7 @@ class Repeating(Protocol):
 class Attempts:
     """The attempts of one call: sends each when the rate allows it, and waits before the next.
 
-    Args:
-        patience: How long failed requests are repeated.
-        contact: Whether the store has answered this process.
-        rate: The limit that all requests of this process to the store share, if there is one.
+    All requests of this process to the store share `contact` and `rate`.
     """
 
     def __init__(self, patience: Patience, contact: Contact, rate: Rate | None) -> None:
@@ -192,9 +186,8 @@ def retried(
 ) -> Callable[Concatenate[_Store, _Arguments], _Result]:
     """Repeat a store's method while it raises `StoreUnavailableError`; see `Attempts`.
 
-    Args:
-        method: A method with the same effect if it is called twice. It sends one request, or a few that succeed or
-            fail together.
+    The method must have the same effect if it is called twice. It sends one request, or a few that succeed or fail
+    together.
     """
 
     @wraps(method)

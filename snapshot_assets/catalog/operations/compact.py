@@ -31,11 +31,8 @@ class CompactedChunk:
     """A chunk of which some tables were compacted; the new files and receipt are on storage.
 
     Attributes:
-        tables: The tables that were compacted.
         removed: Paths of the files that were merged.
         kept: Paths of these tables' other files.
-        files: The new files.
-        receipt: The new receipt.
         older: The chunk's receipts before, by path.
         opened_at: When the first new file was opened.
     """

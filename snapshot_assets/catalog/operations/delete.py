@@ -48,11 +48,9 @@ class RowDeletionPlan:
     Attributes:
         predicate: The rows for which it is true are deleted.
         matches: The files that may hold such rows.
-        files: How many files these are.
         rows: How many rows they have: the deletion deletes at most this many.
         whole_files: How many of them lose all rows.
         whole_rows: How many rows those have: the deletion deletes at least this many.
-        token: The head that this was planned on.
         written: The table's columns, by schema id.
         revision: The revision of the tombstone; None until then, if no file may hold such a row, or if an equal
             tombstone deletes them already.
@@ -73,10 +71,7 @@ class RowDeletionPlan:
 def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate | str) -> RowDeletionPlan:
     """Return the files that may hold rows of a table for which a predicate is true; changes nothing.
 
-    Args:
-        catalog: The location.
-        table: The table, as the newest schema has it; its source decides how names are compared.
-        predicate: A predicate, or its text (see `predicate_text`).
+    The table's source decides how names are compared. The predicate may be text (see `predicate_text`).
 
     Raises:
         UnknownRelationError: There is no such table.
@@ -170,7 +165,6 @@ class Deletion:
     """A snapshot's deletion.
 
     Attributes:
-        objects: How many objects were deleted.
         foreign: Objects that are not part of the format, left where they are.
         temporary: How many temporary files of interrupted writers were deleted.
     """
@@ -190,13 +184,9 @@ def delete_snapshot(
     """Delete the snapshot at a location, or finish a deletion that was interrupted.
 
     Objects are deleted only after the deletion is committed, so that no reader sees a snapshot with missing files. Only
-    objects that match the layout are deleted, and temporary files beside them.
-
-    Args:
-        store: The location.
-        with_tags: Delete tags and savepoints with it.
-        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
-        progress: Called with the path of each deleted object.
+    objects that match the layout are deleted, and temporary files beside them. `with_tags` deletes tags and savepoints
+    with it. `single_writer` accepts a store without conditional creates: the caller promises to be the only writer.
+    `progress` is called with the path of each deleted object.
 
     Raises:
         PinnedError: Tags or savepoints pin it, and `with_tags` is not given; names them.

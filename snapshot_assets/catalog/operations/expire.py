@@ -17,7 +17,6 @@ from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_en
 from snapshot_assets.catalog.pins.automatic import TagRule, tags_to_delete
 from snapshot_assets.catalog.rules import Retention, delete_tags
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.retained import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act
 
@@ -57,13 +56,9 @@ def plan_expiry(
 ) -> ExpiryPlan:
     """Return which tags outlived their time, and which tags and sealed revisions no rule keeps; changes nothing.
 
-    The newest seal and the head always stay, and so do tags under legal hold.
-
-    Args:
-        catalog: The location.
-        retention: Which sealed revisions stay; None for all.
-        tags: Which automatic tags stay; None for all whose time to live is not over.
-        state: What the head will be when the plan is executed; None for the head as it is.
+    The newest seal and the head always stay, and so do tags under legal hold. Without `retention` all sealed revisions
+    stay, and without `tags` all automatic tags whose time to live is not over. `state` is what the head will be when
+    the plan is executed; None for the head as it is.
 
     Raises:
         LostLogError: The log's end was lost.
@@ -76,7 +71,9 @@ def plan_expiry(
 
     def decide(names: Collection[str] | None = None, numbers: Collection[int] | None = None) -> tuple[Prepare, Prepare]:
         expire = (lambda _: None) if retention is None else rules.expire(retention, now, version, numbers)
-        return delete_tags(lambda head: _names(tags_to_delete(head, now, tags)), version, names), expire
+        return delete_tags(
+            lambda head: [known.pin.name for known in tags_to_delete(head, now, tags)], version, names
+        ), expire
 
     to_delete, to_expire = decide()
     deleted = _Step.of(state, to_delete)
@@ -106,10 +103,6 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
         catalog.store.delete(tags.before.tags[name].pin.object.path)
     revisions, revision = _commit(catalog, expire)
     return _plan(tags, revisions, catalog.now(), revision)
-
-
-def _names(tags: Sequence[TagState]) -> list[str]:
-    return [known.pin.name for known in tags]
 
 
 @dataclass(frozen=True)

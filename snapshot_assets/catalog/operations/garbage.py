@@ -32,6 +32,7 @@ from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import documents
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.layout import (
+    COLLECTED,
     in_layout,
     is_probe,
     is_receipt,
@@ -76,10 +77,6 @@ class PinnedPaths:
 
     Each object is read once, as none changes. A pin that is deleted during a collection keeps its files until the next
     one.
-
-    Attributes:
-        objects: The pin objects that were read.
-        paths: What they name.
     """
 
     objects: set[ObjectRef] = field(default_factory=set)
@@ -98,7 +95,6 @@ class GarbageScan:
     """All garbage of a location at one revision.
 
     Attributes:
-        garbage: The garbage, whatever its age.
         foreign: Paths of objects that are not part of the format.
     """
 
@@ -123,12 +119,8 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Garb
 
     The head is read from storage. A process that slept while the log after its own state was pruned would take that
     state for the newest. An object that cannot be read is a fault only if the head did not change meanwhile: the
-    deletion of a tag, for example, removes its object.
-
-    Args:
-        store: The location.
-        before: Expiries since this time still protect what they released.
-        pinned: What was read of pins before; it gets the others.
+    deletion of a tag, for example, removes its object. Expiries since `before` still protect what they released.
+    `pinned` has what was read of pins, and gets the others.
 
     Raises:
         DamageError: A tag, savepoint or receipt cannot be read, or the log has a fault.
@@ -149,12 +141,7 @@ def scan_state(
 ) -> GarbageScan:
     """Return the garbage at a head; see `scan_head`.
 
-    Args:
-        store: The location.
-        state: The head.
-        objects: The location's objects. Receipts are read after they were listed: what is written later does not count.
-        before: See `scan_head`.
-        pinned: Paths that the head's pins name.
+    Receipts are read after `objects` were listed: what is written later does not count. The head's pins name `pinned`.
     """
     clock = _LogTimes(store, objects)
     expiries = expiries_since(state, before, clock.of)
@@ -174,7 +161,7 @@ def scan_state(
     for info in objects:
         if not in_layout(info.path):
             foreign.append(info.path)
-        elif info.path not in needed and _is_collected(info.path):
+        elif info.path not in needed and (info.path.startswith(COLLECTED) or is_probe(info.path)):
             files = _files_of(store, state, info.path) & unreferenced.keys()
             removed = max((unreferenced[path] for path in files), default=None)
             since = max(removed[1], clock.of(removed[0])) if removed else None
@@ -215,11 +202,6 @@ def _rebuild_time(state: State, clock: _LogTimes) -> datetime:
     if not revision:
         return datetime.min.replace(tzinfo=UTC)
     return max(clock.of(revision), *(event.committed_at for event in state.events if event.revision == revision))
-
-
-def _is_collected(path: str) -> bool:
-    """Return whether garbage collection deletes objects of this kind; the log is pruned, hints are overwritten."""
-    return path.startswith(("data/", "schema/", "tag/", "savepoint/")) or is_probe(path)
 
 
 def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
@@ -278,7 +260,6 @@ class GarbagePlan:
         deleted: Garbage that is older than the grace period.
         waiting: Garbage that is younger.
         foreign: Objects that are not part of the format; they stay.
-        grace: The grace period.
         pinned: What the pins of the head name that this was planned on.
     """
 
@@ -292,10 +273,7 @@ class GarbagePlan:
 def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> GarbagePlan:
     """Return what a garbage collection would delete; changes nothing.
 
-    Args:
-        catalog: The location.
-        grace: How long garbage stays; None for the plan's own grace period.
-        unsafe: Accept a grace period that is shorter than the plan's: no writer may be at work.
+    `grace` is None for the plan's own grace period. `unsafe` accepts a shorter one: no writer may be at work.
 
     Raises:
         PlanError: The grace period is shorter than the plan's, or longer than twice that.
@@ -325,15 +303,8 @@ def execute_collection(
     """Delete the garbage of a plan: commits that the files leave the state, then deletes the objects.
 
     Deletes nothing but what was planned, and is still garbage and old enough on the store's clock. If interrupted, it
-    leaves objects that no transaction names; the next collection deletes them.
-
-    Args:
-        catalog: The location.
-        plan: What is to be deleted.
-        progress: Called for each deleted object.
-
-    Returns:
-        The plan with what was really deleted. Other planned garbage is `waiting`, unless it is needed again or gone.
+    leaves objects that no transaction names; the next collection deletes them. `progress` is called for each deleted
+    object. In the plan that is returned, other planned garbage is `waiting`, unless it is needed again or gone.
 
     Raises:
         LostLogError: The log's end was lost.

@@ -54,7 +54,6 @@ class WrittenCheckpoint:
     """The checkpoint of the newest revision.
 
     Attributes:
-        bytes: Its size.
         new: Whether this call wrote it.
         mended: Paths of older, damaged checkpoints that this call wrote again from the log.
     """
@@ -70,9 +69,6 @@ def checkpoint_head(catalog: Catalog) -> WrittenCheckpoint:
     """Write the checkpoint of the newest revision unless a readable one exists, then repair older ones.
 
     Checkpoints from before a rebuild are not part of the log, and stay as they are.
-
-    Args:
-        catalog: The location, opened for writing.
 
     Raises:
         DamageError: An older checkpoint is damaged and the log cannot reproduce it; all others are written.
@@ -132,12 +128,8 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     """Return which transactions and checkpoints pruning would delete; changes nothing.
 
     Two readable checkpoints stay, and all transactions since the older one. So do revision 1, and everything younger
-    than the grace period. The log is read and both checkpoints are compared with it.
-
-    Args:
-        catalog: The location.
-        grace: How old everything must be that goes; None for the plan's own grace period.
-        unsafe: Accept a grace period that is shorter than the plan's: no writer may be at work.
+    than the grace period. The log is read and both checkpoints are compared with it. `grace` is None for the plan's own
+    grace period. `unsafe` accepts a shorter one: no writer may be at work.
 
     Raises:
         PlanError: The grace period is shorter than the plan's.
@@ -288,8 +280,6 @@ class UpgradePlan:
     """An upgrade.
 
     Attributes:
-        previous: Format version before.
-        version: Format version afterwards.
         revision: The revision of the upgrade; None until then, and if the location has that version already.
     """
 
@@ -301,9 +291,7 @@ class UpgradePlan:
 def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
     """Return which versions an upgrade goes from and to; changes nothing.
 
-    Args:
-        catalog: The location.
-        version: The format version; None for the newest that this code writes.
+    `version` is None for the newest that this code writes.
 
     Raises:
         PlanError: This code does not write that version, or the location has a newer one.
@@ -316,8 +304,7 @@ def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
 def execute_upgrade(catalog: Catalog, plan: UpgradePlan) -> UpgradePlan:
     """Upgrade a location; rewrites nothing. Runs that planned before the upgrade cannot commit afterwards.
 
-    Returns:
-        The plan with its revision, and the version that the upgrade really replaced.
+    The plan that is returned has the version that the upgrade really replaced.
 
     Raises:
         PlanError: The location has a newer version.

@@ -33,7 +33,6 @@ class RollbackPlan:
     Attributes:
         reversal: The change; without actions if there is nothing to do.
         released: What nothing needs then; garbage collection deletes it.
-        decide: The rule that is committed.
         revision: The revision of the rollback; None until then, and if there is nothing to do.
     """
 
@@ -48,13 +47,8 @@ def plan_rollback(
 ) -> RollbackPlan:
     """Return what changes if the head gets the data of an older sealed revision; changes nothing.
 
-    Tags, savepoints, expiry and the format version stay.
-
-    Args:
-        catalog: The location.
-        revision: The revision to go back to.
-        undelete: Accept that rows come back that were deleted since.
-        discard_newer: Expire all newer revisions; pinned ones stay readable.
+    Tags, savepoints, expiry and the format version stay. `undelete` accepts that rows come back that were deleted
+    since. `discard_newer` expires all newer revisions; pinned ones stay readable.
 
     Raises:
         VersionNotFoundError: The revision is not sealed, or expired.

@@ -37,7 +37,6 @@ class Sealed:
     """The result of sealing.
 
     Attributes:
-        seal: The newest seal.
         new: Whether this call committed it.
         verified_bytes: Bytes of new files that were read and hashed before it; with `full`, of all.
         sampled_bytes: Bytes of older files that were hashed again, where no file was new.
@@ -132,15 +131,8 @@ def check_to_seal(
 ) -> Report:
     """Check the newest state as before a seal, and record damage, so that later seals look for it.
 
-    It hashes the files that a seal hashes (see `files_to_seal`), and all that was damaged when last verified.
-
-    Args:
-        store: The location.
-        state: The newest state.
-        now: The present.
-        verified: Files that were added after this revision are new.
-        suspects: Chunks that are hashed in any case.
-        progress: See `seal`.
+    It hashes the files that a seal hashes (see `files_to_seal`), and all that was damaged when last verified. Files
+    that were added after the revision `verified` are new; `suspects` are chunks that are hashed in any case.
     """
     hashed = files_to_seal(state, now, verified) | damage_on_record(store, state.location_id)
     hashed |= {known.file.path for chunk in suspects for known in state.live_files(chunk)}
@@ -154,11 +146,7 @@ def check_to_seal(
 def damage_error(state: State, faults: Sequence[Fault], what: str, report: Report | None = None) -> IncompleteError:
     """Return the error that names damage to the newest state, and how to repair it.
 
-    Args:
-        state: The newest state.
-        faults: What is damaged.
-        what: Start of the message.
-        report: The report that has them, an attribute of the error.
+    `what` starts the message; `report` becomes an attribute of the error.
     """
     some = "; ".join(fault.message.rstrip(".") for fault in islice(faults, _SHOWN))
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
@@ -175,10 +163,6 @@ def hints_written(catalog: Catalog, warn: Callable[[str], None]) -> Iterator[Non
     """Write the hints at the end of the context.
 
     Also if the context fails, because it may have committed before: its error is the one raised.
-
-    Args:
-        catalog: The location.
-        warn: Logs a warning.
     """
     try:
         yield

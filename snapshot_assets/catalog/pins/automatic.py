@@ -59,7 +59,6 @@ class TagRule:
     """The rule of automatic tags.
 
     Attributes:
-        ticks: When a tag is due.
         name: Its name; `{date}`, `{year}`, `{month}`, `{day}` and `{time}` are replaced by those of its tick.
         num_retained_max: Number of the newest automatic tags that stay.
         default_time_retained: Time to live; None for no limit.
@@ -85,7 +84,6 @@ class SavepointRule:
     """The rule of automatic savepoints.
 
     Attributes:
-        ticks: When a savepoint is due.
         num_retained_max: Number of the newest automatic savepoints that stay.
         calendar: Which automatic savepoints stay besides. All stay if it is empty and `num_retained_max` is None.
     """
@@ -110,8 +108,6 @@ class Due:
     """What the rules require. Create the savepoint first, then delete: there are never fewer than the rule keeps.
 
     Attributes:
-        tag: The tag to create, if one is due.
-        savepoint: Whether to create a savepoint.
         savepoints_gone: The savepoints to delete: the automatic ones that no rule keeps.
     """
 
@@ -139,30 +135,22 @@ def check_pattern(name: str) -> str:
 
 
 def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: SavepointRule | None = None) -> Due:
-    """Return what a plan's rules require.
-
-    Args:
-        state: The head.
-        now: The current time.
-        tag: The rule of tags, if there is one.
-        savepoint: The rule of savepoints, if there is one.
-    """
+    """Return what a plan's rules require."""
     new = tag_due(tag, state, now) if tag is not None else None
     savepoints = state.pins.savepoints.values()
-    wanted = savepoint is not None and _savepoint_due(savepoint, state, now)
-    gone = _surplus(savepoints, savepoint, now if wanted else None) if savepoint is not None else ()
-    return Due(new, wanted, gone)
+    if savepoint is None:
+        return Due(new)
+    tick = savepoint.ticks.newest(now)
+    made = any(known.pin.created_at >= tick for known in _automatic(savepoints))
+    wanted = state.newest_seal is not None and not made
+    return Due(new, wanted, _surplus(savepoints, savepoint, now if wanted else None))
 
 
 def tags_to_delete(state: State, now: datetime, rule: TagRule | None = None) -> tuple[TagState, ...]:
     """Return the tags to delete: all whose time to live is over, then the automatic ones that the rule does not keep.
 
     A tag that is due counts only once it exists: create it first, so that there are never fewer than the rule keeps.
-
-    Args:
-        state: The head.
-        now: The current time.
-        rule: The rule of automatic tags; without one, only tags whose time to live is over are deleted.
+    Without a rule, only tags whose time to live is over are deleted.
     """
     outlived = sorted((known for known in state.tags.values() if known.outlived(now)), key=_age)
     rest = [known for known in state.tags.values() if not known.outlived(now)]
@@ -207,20 +195,10 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
     return ""
 
 
-def _savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
-    """Return whether something is sealed, and no automatic savepoint was created since the newest tick."""
-    tick = rule.ticks.newest(now)
-    made = any(known.pin.created_at >= tick for known in _automatic(state.pins.savepoints.values()))
-    return state.newest_seal is not None and not made
-
-
 def _surplus(known: Collection[_Pin], rule: TagRule | SavepointRule, new: datetime | None) -> tuple[_Pin, ...]:
     """Return the automatic pins that neither a rule nor a hold keeps, oldest first. Held tags count for rules.
 
-    Args:
-        known: The pins.
-        rule: Which ones stay.
-        new: When one more is about to be created, which counts as the newest; None if none is.
+    `new` is when one more is about to be created, which counts as the newest.
     """
     if rule.num_retained_max is None and not rule.calendar:
         return ()

@@ -12,7 +12,6 @@ from typing import Any
 from snapshot_assets.catalog.pins.objects import Pin, ttl_text
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import revision_summaries
-from snapshot_assets.format import actions as act
 
 
 @dataclass(frozen=True)
@@ -67,17 +66,20 @@ class ListedSavepoint:
 
 def list_tags(state: State) -> list[ListedTag]:
     """Return all tags, by commit time of the revisions they pin, then by creation and name."""
-    tags = sorted((each.pin for each in state.tags.values()), key=attrgetter("revision", "created_at", "name"))
+    tags = sorted(state.tags.values(), key=attrgetter("pin.revision", "pin.created_at", "pin.name"))
+    pins = [tag.pin for tag in tags]
     return [
         ListedTag(
-            tag_name=tag.name,
-            tagged_snapshot_id=tag.revision,
-            time_retained=ttl_text(tag.ttl),
-            expires_at=None if tag.ttl is None else tag.created_at + tag.ttl,
+            tag_name=pin.name,
+            tagged_snapshot_id=pin.revision,
+            time_retained=ttl_text(pin.ttl),
+            expires_at=None if pin.ttl is None else pin.created_at + pin.ttl,
+            held_since=tag.hold.at if tag.hold else None,
+            held_by=tag.hold.by if tag.hold else None,
+            hold_reason=tag.hold.reason if tag.hold else None,
             **columns,
-            **_hold_columns(state.tags[tag.name].hold),
         )
-        for tag, columns in zip(tags, _common_columns(state, tags, [tag.name for tag in tags]), strict=True)
+        for tag, pin, columns in zip(tags, pins, _common_columns(state, pins, [pin.name for pin in pins]), strict=True)
     ]
 
 
@@ -89,12 +91,6 @@ def list_savepoints(state: State) -> list[ListedSavepoint]:
         ListedSavepoint(savepoint_id=each.id, saved_snapshot_id=each.revision, **columns)
         for each, columns in zip(savepoints, _common_columns(state, savepoints, ids), strict=True)
     ]
-
-
-def _hold_columns(hold: act.HoldNote | None) -> dict[str, Any]:
-    if hold is None:
-        return {"held_since": None, "held_by": None, "hold_reason": None}
-    return {"held_since": hold.at, "held_by": hold.by, "hold_reason": hold.reason}
 
 
 def _common_columns(state: State, pins: Sequence[Pin], names: Sequence[str | int]) -> Iterator[dict[str, Any]]:

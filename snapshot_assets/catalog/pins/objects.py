@@ -49,12 +49,8 @@ def pin_document(
 ) -> bytes:
     """Return the bytes of a pin's object. They depend on the log alone, so that verification can compare them.
 
-    Args:
-        pin: The tag or savepoint; its `object` is not used.
-        created_by: The writer of its transaction.
-        version: Format version when it was created.
-        manifest: The manifest of the revision that it pins.
-        hold: The legal hold on a tag; None without one.
+    `created_by` is the writer of the pin's transaction, `version` the format version when it was created. The pin's
+    `object` is not used.
     """
     return pretty_json(
         {
@@ -109,12 +105,8 @@ def create_pin(
 
     If another writer changes what is wanted meanwhile, or if the object may count as an orphan by now, another object
     is written. The object is deleted if the commit is refused or not needed; while its outcome is unknown, it stays.
-
-    Args:
-        catalog: The location, opened for writing.
-        wanted: Returns the pin for a head, without its object; None if nothing is to be committed. Raises to refuse.
-        action: Returns the action that names the pin.
-        hold: The hold that the action puts on it; None for none.
+    `wanted` returns the pin for a head, without its object; None if nothing is to be committed. `action` returns the
+    action that names the pin, and that puts `hold` on it.
 
     Returns:
         The pin; None if nothing was committed.
@@ -177,13 +169,7 @@ def pin_of_same_name(state: State, pin: PinState) -> PinState | None:
 def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = None) -> bool:
     """Delete a pin, first in the log, then its object. A pin that was changed since it was read stays.
 
-    Args:
-        catalog: The location, opened for writing.
-        pin: The pin as a state has it; None for none.
-        planned: What may end with it; None for anything.
-
-    Returns:
-        Whether this call deleted it.
+    `planned` is what may end with it; None for anything. Returns whether this call deleted it.
 
     Raises:
         TagHeldError: It is a tag that is held.
@@ -225,10 +211,7 @@ class PinObject:
     """The object of a tag or savepoint, as it was read from storage.
 
     Attributes:
-        ref: Its path, SHA-256 and size.
         pin: The pin that it describes, without its object.
-        manifest: The manifest of the revision that it pins.
-        hold: The legal hold that it records; None without one.
     """
 
     ref: act.ObjectRef
@@ -250,6 +233,8 @@ def read_pin(store: ObjectStore, path: str) -> PinObject:
     if not manifest.checksum:
         raise ValueError("its manifest is not of a sealed state")
     created_at, automatic = parse_time(document["created_at"]), document.get("automatic", False) is True
+    hold = document.get("hold")
+    note = None if hold is None else act.HoldNote(parse_time(hold["at"]), str(hold["by"]), str(hold["reason"]))
     pin: Pin
     if path.startswith("tag/"):
         ttl = None if document["ttl"] is None else parse_duration(document["ttl"])
@@ -258,21 +243,11 @@ def read_pin(store: ObjectStore, path: str) -> PinObject:
     else:
         pin = act.SavepointCreated(int(document["id"]), manifest.revision, NO_OBJECT, created_at, automatic=automatic)
         check_savepoint_path(path, pin.id)
-    return PinObject(act.ObjectRef(path, sha256_hex(data), len(data)), pin, manifest, _hold_of(document))
-
-
-def _hold_of(document: Mapping[str, Any]) -> act.HoldNote | None:
-    hold = document.get("hold")
-    return None if hold is None else act.HoldNote(parse_time(hold["at"]), str(hold["by"]), str(hold["reason"]))
+    return PinObject(act.ObjectRef(path, sha256_hex(data), len(data)), pin, manifest, note)
 
 
 def damaged_objects(state: State, whole: AbstractSet[act.ObjectRef]) -> dict[str, bytes]:
-    """Return the bytes, by path, of those objects of a state's pins that are missing or damaged.
-
-    Args:
-        state: The head.
-        whole: The objects that are neither.
-    """
+    """Return the bytes, by path, of those objects of a state's pins that are not `whole`: missing or damaged."""
     objects: dict[str, bytes] = {}
     for known in state.pins:
         if known.pin.object not in whole:
@@ -290,10 +265,7 @@ class UncompactedError(ConflictError):
 def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = False) -> SavepointState:
     """Pin the newest seal under the next free number; see `create_pin`.
 
-    Args:
-        catalog: The location, opened for writing.
-        compacted: The `data_revision` of the compacted state; only that data is pinned.
-        automatic: Whether a rule creates it, and may delete it.
+    `compacted` is the `data_revision` of the compacted state; only that data is pinned.
 
     Raises:
         UnsealedError: The head is not sealed.

@@ -42,12 +42,8 @@ def create_tag(
 ) -> Tag:
     """Pin a sealed revision under a name. If an equal tag exists, return that one; see `create_pin`.
 
-    Args:
-        catalog: The location, opened for writing.
-        name: A letter or `_`, then letters, digits, `_ . -`; at most 100 characters.
-        revision: The revision to pin.
-        ttl: Its time to live, whole seconds from now; None to keep it until it is deleted.
-        automatic: Whether a rule creates it, and may delete it.
+    The time to live is in whole seconds from now; None keeps the tag until it is deleted. Rules may delete `automatic`
+    tags.
 
     Raises:
         PlanError: The name or the time to live is invalid.
@@ -60,12 +56,7 @@ def create_tag(
 
 
 def create_due_tag(catalog: Catalog, rule: TagRule) -> bool:
-    """Create the tag that a rule has due; returns whether one was.
-
-    Args:
-        catalog: The location, opened for writing.
-        rule: The rule.
-    """
+    """Create the tag that a rule has due; returns whether one was."""
     wanted = due(catalog.require_snapshot(), catalog.now(), tag=rule).tag
     if wanted is None:
         return False
@@ -76,11 +67,6 @@ def create_due_tag(catalog: Catalog, rule: TagRule) -> bool:
 
 def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
     """Rename a tag in one transaction; it keeps its revision, time of creation and time to live.
-
-    Args:
-        catalog: The location, opened for writing.
-        name: The tag.
-        new_name: Another name, as for `create_tag`.
 
     Raises:
         PlanError: The new name is invalid.
@@ -116,13 +102,7 @@ def replace_tag(
 ) -> Tag:
     """Let a tag pin another revision, or give it another time to live, in one transaction. It counts as created now.
 
-    Args:
-        catalog: The location, opened for writing.
-        name: The tag.
-        revision: The revision to pin.
-        ttl: Its time to live, whole seconds from now; None to keep it until it is deleted.
-        automatic: Whether a rule creates it, and may delete it.
-        known: The tag to replace; None for whatever has the name.
+    `known` is the tag to replace; None for whatever has the name.
 
     Raises:
         PlanError: The time to live is invalid.
@@ -145,8 +125,7 @@ def replace_tag(
 def delete_tag(catalog: Catalog, name: str) -> bool:
     """Delete the tag of a name; see `delete_pin`.
 
-    Returns:
-        Whether there was such a tag, and this call deleted it.
+    Returns whether there was such a tag, and this call deleted it.
 
     Raises:
         TagHeldError: The tag is held.
@@ -213,12 +192,8 @@ def supersede(
 ) -> Tag:
     """Replace a tag by another one, and delete the old object after the commit.
 
-    Args:
-        catalog: The location, opened for writing.
-        name: The tag.
-        successor: Returns the new tag for a head, without its object; None if nothing is to be committed.
-        action: Returns the action that names the new tag.
-        hold: The hold that the action puts on it; None for none.
+    `successor` returns the new tag for a head, without its object; None if nothing is to be committed. `action` returns
+    the action that names it, and that puts `hold` on it.
 
     Raises:
         VersionNotFoundError: There is no such tag.
@@ -244,11 +219,7 @@ _FORBIDDEN = ("Cc", "Cs")
 def hold_tag(catalog: Catalog, name: str, reason: str, by: str | None = None) -> Tag:
     """Put a tag under legal hold. If it is held for the same reason and by the same person, return it as it is.
 
-    Args:
-        catalog: The location, opened for writing.
-        name: The tag.
-        reason: Why.
-        by: Who; None for the writer, as the log names it.
+    `by` is who; None for the writer, as the log names it.
 
     Raises:
         PlanError: The reason or the person is empty, too long, or has control characters.
@@ -269,12 +240,6 @@ def hold_tag(catalog: Catalog, name: str, reason: str, by: str | None = None) ->
 
 def release_tag(catalog: Catalog, name: str, reason: str, by: str | None = None) -> Tag:
     """End the legal hold on a tag; the tag stays until a rule or somebody deletes it.
-
-    Args:
-        catalog: The location, opened for writing.
-        name: The tag.
-        reason: Why.
-        by: Who; None for the writer, as the log names it.
 
     Raises:
         PlanError: The tag is not held, or an argument is invalid as for `hold_tag`.

@@ -55,12 +55,7 @@ def fold(
 ) -> None:
     """Fold one revision into a state.
 
-    Args:
-        state: The state before it.
-        event: The revision, its commit time and its writer.
-        actions: Its actions, except those on files.
-        removed: Paths of the files that it removes.
-        added: Files that it adds or returns.
+    The actions are those that are not on files: these are the paths `removed`, and the files that it adds or returns.
     """
     revision, committed_at, writer = event
     gone, new = list(removed), {file.path: file for file in added}
@@ -105,7 +100,6 @@ class Base:
     Attributes:
         state: The state; empty if nothing proves one.
         bridged: Runs of lost transactions, and the object that has the state after each run: first, last, path.
-        notes: What was not used, and why.
     """
 
     state: State

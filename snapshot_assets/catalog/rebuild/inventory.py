@@ -57,12 +57,10 @@ class Inventory:
     Attributes:
         objects: All objects, by path.
         log: The revisions that have a transaction or a checkpoint, readable or not.
-        transactions: The readable transactions, by revision.
         unreadable: Why other transactions are not used, by revision.
         strays: Log objects that are misnamed, or of another location or past: no evidence of a revision.
         location_id: The location's id; "" if nothing names it.
         start: The state in the newest readable checkpoint, without damaged statistics; empty without a checkpoint.
-        hints: `manifest.json`, if it is readable.
         schemas: Schema documents by the checksum of their content.
         notes: What is not used, and why.
     """

@@ -25,9 +25,7 @@ class KeptPins:
     """The pins and older revisions of a new log.
 
     Attributes:
-        writer: The new log's writer.
         actions: The actions on them in the new log's first event.
-        created: New objects, by path.
         restored: Objects of pins in the log that are written again, by path.
         lost: What is lost or uncertain, in sentences.
     """
@@ -42,11 +40,8 @@ class KeptPins:
 def keep_pins(base: Base, inventory: Inventory, live: set[str], writer: str) -> KeptPins:
     """Decide on every pin that the base or an object shows, and on every sealed revision.
 
-    Args:
-        base: The base; savepoints may be added to its events.
-        inventory: The location's objects.
-        live: The head's files; a missing one does not make older revisions unreadable.
-        writer: The new log's writer.
+    Savepoints may be added to the base's events. `live` are the head's files; a missing one does not make older
+    revisions unreadable.
 
     Raises:
         TagHeldError: A held tag cannot be kept.

@@ -55,9 +55,6 @@ class NewLog:
     """A rebuilt log that is not written yet.
 
     Attributes:
-        state: The state of its checkpoint.
-        transaction: Its first transaction.
-        lost: What is lost, in sentences.
         fences: The free revisions below it that a writer could still commit at.
         pins: The objects of pins that are created or written again.
     """
@@ -106,12 +103,7 @@ def _conflict(store: ObjectStore, revision: int) -> ConflictError:
 def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: Iterable[str], now: datetime) -> NewLog:
     """Return a new log that starts with a base and the chunks that were recovered without proof.
 
-    Args:
-        base: The base; its state becomes the state of the new log.
-        inventory: The location's objects.
-        recovered: The chunks without proof.
-        lost: What is lost, in sentences; sentences on pins and receipts are added.
-        now: The present.
+    The base's state becomes the state of the new log. Sentences on pins and receipts are added to those in `lost`.
     """
     state, writer, log = base.state, writer_name(), inventory.log
     revision = max([inventory.highest, *log.transactions, *log.checkpoints]) + 1
@@ -291,13 +283,9 @@ def rebuild(
 ) -> Rebuild:
     """Rebuild a location's log, and name what is lost.
 
-    Args:
-        store: The location.
-        accept_undeleted: Accept that deleted rows and replaced chunks may come back.
-        from_files: Use the footers of data files in place of missing receipts.
-        dry_run: Only report.
-        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
-        clock: The present, aware UTC.
+    `accept_undeleted` accepts that deleted rows and replaced chunks may come back. `from_files` uses the footers of
+    data files in place of missing receipts. `single_writer` accepts a store without conditional creates: the caller
+    promises to be the only writer.
 
     Raises:
         LogWholeError: There is nothing to rebuild.

@@ -48,10 +48,7 @@ class Recovered:
         header: Its header; None if no object has it.
         schemas: Its schemas whose documents are whole, by id.
         actions: The actions that begin the snapshot and complete the chunks.
-        added: The chunks' files.
-        removed: Paths of files that leave the base.
         taken: The receipts or files that a chunk rests on, by chunk.
-        lost: What could not be recovered, in sentences.
     """
 
     snapshot_id: str = ""
@@ -112,11 +109,7 @@ class Recovered:
 def recover(store: ObjectStore, inventory: Inventory, base: Base, *, from_files: bool) -> Recovered:
     """Return the chunks without proof: all if there is no base, else those of files that no receipt names.
 
-    Args:
-        store: The location.
-        inventory: Its objects.
-        base: The newest state that is proved whole.
-        from_files: Use the footers of data files in place of missing receipts.
+    `from_files` uses the footers of data files in place of missing receipts.
     """
     state = base.state
     recovered = Recovered(state.snapshot_id, state.header, dict(state.schemas))

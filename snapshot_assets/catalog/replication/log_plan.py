@@ -28,19 +28,6 @@ from snapshot_assets.format.layout import checkpoint_path, log_revision, transac
 from snapshot_assets.storage.base import ObjectStore
 
 
-@dataclass(frozen=True)
-class _Losses:
-    """What a state lacks of an earlier one, in words.
-
-    Attributes:
-        held: Tags under legal hold; these losses cannot be accepted.
-        others: Readable revisions, pins, deletions of rows, and chunks that no seal covers.
-    """
-
-    held: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-
-
 def refuse_losses(
     source: ObjectStore,
     target: ObjectStore,
@@ -52,13 +39,8 @@ def refuse_losses(
 ) -> None:
     """Refuse a source that lacks what its replica has, without a transaction that removed it.
 
-    Args:
-        source: The source.
-        target: The replica.
-        head: The source's head.
-        replica: The replica's head.
-        revisions: The older revisions that the replica has; None for all.
-        accepted: Whether the user accepts the loss of everything but legal holds.
+    `revisions` are the older ones that the replica has; None for all. If the loss is `accepted`, only legal holds
+    count.
 
     Raises:
         ReplicaLossError: It lacks something. Names it.
@@ -67,11 +49,16 @@ def refuse_losses(
     if not 0 < replica.revision < head.revision:
         return
     _refuse_other_past(source, target, head, replica)
-    found = [_losses(before, after, revisions) for before, after in _unexplained(source, head, replica)]
-    held = sorted({each for losses in found for each in losses.held})
-    others = list(dict.fromkeys(each for losses in found for each in losses.others))
+    held, others = set[str](), list[str]()
+    for before, after in _unexplained(source, head, replica):
+        had = before if revisions is None else with_versions(before, revisions)
+        rebuilt = after.rebuilt_at > before.revision
+        held.update(_holds(had, after, rebuilt))
+        others += _seals(had, after, rebuilt)
+        if rebuilt:
+            others += [*_pins(had, after), *_deletions(had, after), *_chunks(had, after)]
     if held or (others and not accepted):
-        raise _error(source, target, held, others)
+        raise _error(source, target, sorted(held), list(dict.fromkeys(others)))
 
 
 def _refuse_other_past(source: ObjectStore, target: ObjectStore, head: State, replica: State) -> None:
@@ -126,15 +113,6 @@ def _followed(source: ObjectStore, state: State, head: State, there: Collection[
         except FAULTS:
             break  # it was rebuilt or pruned here
     return state
-
-
-def _losses(before: State, after: State, revisions: Collection[int] | None) -> _Losses:
-    had = before if revisions is None else with_versions(before, revisions)
-    rebuilt = after.rebuilt_at > before.revision
-    others = [*_seals(had, after, rebuilt)]
-    if rebuilt:
-        others += [*_pins(had, after), *_deletions(had, after), *_chunks(had, after)]
-    return _Losses(tuple(_holds(had, after, rebuilt)), tuple(others))
 
 
 def _seals(had: State, after: State, rebuilt: bool) -> Iterator[str]:
@@ -237,13 +215,8 @@ def plan_log(
 ) -> LogPlan:
     """Return what is missing in the replica's log.
 
-    Args:
-        source: The source.
-        target: The replica.
-        state: The source's head.
-        needed: Paths of the objects that the head needs, and that are copied.
-        prune: Whether the replica loses what the source has pruned, even where it may stay.
-        damaged: Paths in which verifications of the replica found damage.
+    The head needs the objects at the paths `needed`, which are copied. With `prune`, the replica loses what the source
+    has pruned, even where it may stay. `damaged` are the paths in which verifications of the replica found damage.
 
     Raises:
         ReplicaConflictError: The replica's log is not a beginning of the source's.

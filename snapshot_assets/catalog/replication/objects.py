@@ -38,11 +38,8 @@ class GuardedStore:
     """A replica's store that reads the marker again before each write and each deletion.
 
     A promotion replaces the marker first. What is being sent at that moment may still arrive; the promotion's own
-    transaction then keeps transactions of the source out. All other methods are the store's own.
-
-    Args:
-        store: The replica's store.
-        marker: The replica's marker, as it was when the replication began.
+    transaction then keeps transactions of the source out. All other methods are the store's own. `marker` is the
+    replica's, as it was when the replication began.
     """
 
     def __init__(self, store: ObjectStore, marker: Replica) -> None:
@@ -164,11 +161,7 @@ def create_exactly(target: ObjectStore, path: str, data: bytes) -> None:
 def check_existing(target: ObjectStore, ref: ObjectRef, info: ObjectInfo, *, hashed: bool) -> None:
     """Refuse an object of the replica that is not the source's.
 
-    Args:
-        target: The replica.
-        ref: The object, as the source's log names it.
-        info: The object, as the replica's listing shows it.
-        hashed: Whether its bytes are read, too.
+    With `hashed`, its bytes are read, too.
 
     Raises:
         ReplicaConflictError: It has other bytes.

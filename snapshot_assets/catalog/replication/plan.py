@@ -28,7 +28,7 @@ from snapshot_assets.errors import (
     UsageError,
 )
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.layout import REPLICA, in_layout, is_probe, revision_of, transaction_path
+from snapshot_assets.format.layout import COLLECTED, REPLICA, in_layout, is_probe, revision_of, transaction_path
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
@@ -47,13 +47,7 @@ def damaged_transactions(source: ObjectStore, target: ObjectStore) -> tuple[str,
 
 
 class MendedStore:
-    """A replica's store with some objects as its source has them. All other methods are the replica's own.
-
-    Args:
-        target: The replica's store.
-        source: The source's store.
-        paths: Paths of the objects that are read from the source.
-    """
+    """A replica's store with some objects as its source has them. All other methods are the replica's own."""
 
     def __init__(self, target: ObjectStore, source: ObjectStore, paths: Collection[str]) -> None:
         self._target, self._source, self._paths = target, source, paths
@@ -92,7 +86,6 @@ def needed_objects(state: State) -> dict[str, ObjectRef]:
 
 
 _READS = 3
-_COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
 
 
 @dataclass(frozen=True)
@@ -100,12 +93,8 @@ class ReplicationPlan:
     """What a replication copies.
 
     Attributes:
-        source: URI of the source.
-        replica: URI of the replica.
         marker: The replica's marker, if it exists yet.
         revisions: The older revisions that the replica gets, ascending; None for all.
-        copied: The objects that the replica lacks.
-        log: What its log lacks.
         deleted: Objects of the replica that its head does not need and the source no longer has.
         leftovers: Objects that an interrupted replication copied, and those in which verifications of the replica found
             damage; they are hashed.
@@ -142,12 +131,7 @@ def plan_replication(
 ) -> ReplicationPlan:
     """Return what a replication copies; changes nothing.
 
-    Args:
-        source: The source.
-        target: The replica, which may be empty.
-        delete: Whether the replica loses what the source has deleted.
-        only: Versions that the replica gets beside the head and those that it was given before; none for all.
-        accept_loss: Follow a source that lost what the replica has, by a rebuild for example; see `refuse_losses`.
+    See `replicate` for the options.
 
     Raises:
         VersionNotFoundError: One of `only` cannot be read.
@@ -261,11 +245,7 @@ def _replica_state(source: ObjectStore, target: ObjectStore, damaged: Collection
 def check_target(target: ObjectStore, marker: Replica | None, state: State, source: str) -> None:
     """Refuse a target that is not a replica of the source and not empty.
 
-    Args:
-        target: The replica, or an empty location.
-        marker: The target's marker, if it is a replica.
-        state: The source's state; one without a snapshot is no source of an existing replica.
-        source: The source's URI.
+    A state without a snapshot is no source of an existing replica.
 
     Raises:
         ReplicaError: It is a location of its own, or a replica of another one.
@@ -318,7 +298,7 @@ def _first_object(target: ObjectStore) -> str | None:
 
 def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef]) -> list[ObjectInfo]:
     """Return the objects of the replica that its head does not need and that the source does not have."""
-    rest = [path for path in objects if path.startswith(_COLLECTED) and in_layout(path) and path not in needed]
+    rest = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in needed]
     gone = Listed(source).missing(rest) if rest else set()
     return [objects[path] for path in sorted(gone)]
 
@@ -326,10 +306,7 @@ def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef])
 def refuse_same(source: ObjectStore, target: ObjectStore, *, same_service: bool) -> None:
     """Refuse a replica that is the source itself, or within it, or around it.
 
-    Args:
-        source: The source.
-        target: The replica.
-        same_service: Whether both are reached with the same storage options.
+    They are only compared if both are reached with the same storage options (`same_service`).
 
     Raises:
         UsageError: They overlap.

@@ -58,10 +58,8 @@ class PromotionPlan:
 def plan_promotion(catalog: Catalog, *, incomplete: bool = False, release: Collection[str] = ()) -> PromotionPlan:
     """Return what a promotion would do; changes nothing.
 
-    Args:
-        catalog: The replica, opened for reading.
-        incomplete: Accept a log of which a part was not copied; it must be rebuilt then.
-        release: Names of all held tags that the replica lacks; their holds end with them.
+    `incomplete` accepts a log of which a part was not copied; it must be rebuilt then. `release` names all held tags
+    that the replica lacks; their holds end with them.
 
     Raises:
         ReplicaError: The location is no replica.
@@ -122,10 +120,8 @@ def _check_holds(uri: str, marker: Replica, left: Sequence[TagState]) -> None:
 def execute_promotion(catalog: Catalog, plan: PromotionPlan, *, single_writer: bool = False) -> PromotionPlan:
     """Carry a plan out; see this module.
 
-    Args:
-        catalog: The replica, opened for reading.
-        plan: What was planned; nothing else ends.
-        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
+    Nothing ends but what was planned. `single_writer` accepts a store without conditional creates: the caller promises
+    to be the only writer.
 
     Raises:
         ConflictError: A replication changed the replica since it was planned; it stays a replica.

@@ -45,16 +45,10 @@ class Replication:
     """The result of a replication.
 
     Attributes:
-        source: URI of the source.
-        replica: URI of the replica.
-        revision: The revision that the replica has.
         previous: The revision that it had before; 0 for none.
         sealed: Whether that revision is sealed.
         objects: How many objects were copied, without the log and the hints.
-        bytes: Their size.
-        transactions: How many transactions were copied.
         deleted: How many objects were deleted that the source no longer has.
-        deleted_bytes: Their size.
     """
 
     source: str
@@ -103,7 +97,8 @@ def replicate(
     for attempt in range(_ATTEMPTS):
         plan = plan_replication(source, target, delete=delete, only=only, accept_loss=accept_loss)
         done.previous = done.previous or plan.log.last
-        if checked is None and _writes(plan):
+        log = plan.mended or plan.log.transactions or plan.log.checkpoints
+        if checked is None and (plan.marker is None or plan.copied or log):
             checked = probe(target, single_writer=single_writer)
             if not checked.conditional_create:
                 target = cast(ObjectStore, SingleWriterStore(target))
@@ -112,11 +107,6 @@ def replicate(
         except _SourceChangedError:
             continue
     raise ConflictError(f"{source.uri} changed {_ATTEMPTS} times while it was replicated; run again.", uri=source.uri)
-
-
-def _writes(plan: ReplicationPlan) -> bool:
-    log = plan.mended or plan.log.transactions or plan.log.checkpoints
-    return bool(plan.marker is None or plan.copied or log)
 
 
 @dataclass

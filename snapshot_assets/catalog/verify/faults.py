@@ -95,11 +95,7 @@ class Fault:
 def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> bytes | Fault:
     """Return the bytes of a small object that the log names, or its fault.
 
-    Args:
-        store: The location.
-        ref: The object's reference in the log.
-        exists: Whether a listing shows it.
-        chunk: Its chunk, for the fault.
+    `exists` is whether a listing shows it; `chunk` is for the fault.
     """
     limit = MAX_DOCUMENT_BYTES if is_receipt(ref.path) else min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES)
     try:
@@ -167,12 +163,10 @@ class Remedy:
     """How to expire the older revisions that need damaged objects; the newest state is whole.
 
     Attributes:
-        newest: The revision of the newest state.
         revisions: The readable revisions that need damaged objects.
         pins: Their tags and savepoints, in words.
         expire_too: Readable revisions that are whole and expire with them.
         seal_first: Whether the newest state must be sealed first, because the newest seal never expires.
-        commands: The commands to run, in this order.
     """
 
     newest: int

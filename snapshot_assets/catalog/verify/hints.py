@@ -26,10 +26,7 @@ _LINE = re.compile(rb"([0-9a-f]{64})  ([!-~]+)\n")
 def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision.
 
-    Args:
-        store: The location.
-        scan: Its log.
-        replica: Whether it is a replica, to which only replication writes.
+    Only replication writes to a replica.
     """
     again = " `snapshots replicate` writes it again." if replica else ""
     for fault in _hint_faults(store, scan):
@@ -142,12 +139,7 @@ def _state_at(scan: LogScan, revision: object) -> State | None:
 
 
 def damaged_documents(store: ObjectStore, state: State) -> list[Fault]:
-    """Return the faults of the hints and of the newest schema's documents; the next export writes them again.
-
-    Args:
-        store: The location.
-        state: The head's state, sealed.
-    """
+    """Return the faults of a sealed head's hints and newest schema's documents; the next export writes them again."""
     hints = (ObjectRef(path, sha256_hex(data), len(data)) for path, data in hints_of(state).items())
     refs = [*hints, *state.schemas[state.schema_id].files]
     return [fault for _, fault in faults_by_object(store, refs, {ref.path for ref in refs})]

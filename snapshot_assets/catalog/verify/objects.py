@@ -44,7 +44,6 @@ class Rotation:
 
     Attributes:
         days: The number of shares, and of the days of a round.
-        now: The present.
     """
 
     days: int
@@ -82,12 +81,8 @@ def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:
     Otherwise this is a run of files in the order of their paths, which continues from the last file to the first. Each
     day the run starts a golden section of all bytes later. These starts spread evenly, whatever the interval between
     two calls. So every file is due at some time, though nothing records what was hashed: in a snapshot of `n * most`
-    bytes after `2 * n` daily calls, or `5 * n` calls at other regular intervals.
-
-    Args:
-        files: All files.
-        now: The present.
-        most: Most bytes; a single file may be larger.
+    bytes after `2 * n` daily calls, or `5 * n` calls at other regular intervals. A single file may be larger than
+    `most` bytes.
     """
     files = sorted(files, key=lambda file: file.path)
     ends = list(accumulate(file.bytes for file in files))
@@ -128,19 +123,12 @@ class Report:
     """The result of a verification.
 
     Attributes:
-        depth: `quick`, `sample` or `full`.
         scope: `all` readable revisions, the `newest` state, or one `older` revision.
         revision: The verified revision; for the head, older readable ones were verified too.
         sealed: Whether that revision is sealed. An unsealed one may be whole, but is not a complete snapshot.
-        missing: Number of chunks that are not exported.
         unfinished: What finishes and seals the newest state, in words; "" if it is sealed.
-        files: Number of data files checked.
-        hashed: Number of data files read and hashed.
-        bytes: Their size.
-        paths: Their paths.
         days: For a sample with a share: in how many daily runs all data files are hashed; else 0.
         temporary_files: Temporary files of running or killed writers: no damage.
-        temporary_bytes: Their size.
         remedy: How to end damage that only older readable revisions have.
     """
 
@@ -170,59 +158,37 @@ class Report:
         return any(fault.is_damage for fault in self.faults)
 
 
-def check_files(
-    store: ObjectStore,
-    state: State,
-    objects: Listed,
-    report: Report,
-    *,
-    progress: Callable[[DataFile], None] = lambda _: None,
-    hashed: Set[str] | None = None,
-) -> Iterator[Fault]:
-    """Return the faults of live data files, which are checked as these are taken.
-
-    Args:
-        store: The location.
-        state: The state whose files are checked.
-        objects: The location's objects by path.
-        report: Its depth decides whether files are hashed; it gets the counts.
-        progress: Called for each file done.
-        hashed: Paths of the files that are hashed unless the depth is `quick`; None for all.
-    """
-    reads = report.depth != "quick"
-    files = (known.file for known in state.live_files())
-    work = [(file, reads and (hashed is None or file.path in hashed)) for file in files]
-    return file_faults(store, work, objects, report, progress)
-
-
 def file_faults(
     store: ObjectStore,
-    work: list[tuple[DataFile, bool]],
+    files: Iterable[DataFile],
     objects: Listed,
     report: Report,
-    progress: Callable[[DataFile], None],
+    hashed: Set[str] | None = None,
+    progress: Callable[[DataFile], None] = lambda _: None,
 ) -> Iterator[Fault]:
-    """Yield the faults of files; `work` has each file, and whether it is hashed."""
+    """Yield the faults of data files, which are checked as these are taken.
+
+    The report's depth decides whether files are hashed: unless it is `quick`, those in `hashed`; all if that is None.
+    The report gets the counts.
+    """
+    reads = report.depth != "quick"
+    work = [(file, reads and (hashed is None or file.path in hashed)) for file in files]
 
     def check(item: tuple[DataFile, bool]) -> Fault | None:
-        file, hashed = item
+        file, is_hashed = item
         info = objects.get(file.path)
         if info is None:
             return missing(store, file.path, file.chunk)
         if info.size != file.bytes:
-            return Fault(
-                FaultKind.SIZE,
-                file.path,
-                f"{file.path} has {counted(info.size, 'byte')}; expected {file.bytes:,}.",
-                file.chunk,
-            )
-        return _hash_fault(store, file, report) if hashed else None
+            message = f"{file.path} has {counted(info.size, 'byte')}; expected {file.bytes:,}."
+            return Fault(FaultKind.SIZE, file.path, message, file.chunk)
+        return _hash_fault(store, file, report) if is_hashed else None
 
     with threads(hashing_threads(store, HASHING_THREADS)) as pool:
-        for (file, hashed), fault in zip(work, pool.map(check, work), strict=True):
+        for (file, is_hashed), fault in zip(work, pool.map(check, work), strict=True):
             report.files += 1
-            report.hashed += hashed
-            report.paths.update([file.path] if hashed else ())
+            report.hashed += is_hashed
+            report.paths.update([file.path] if is_hashed else ())
             progress(file)
             if fault is not None:
                 yield fault
@@ -279,21 +245,16 @@ def damaged_chunks(
 ) -> dict[int, tuple[Fault, ...]]:
     """Return the faults of chunks whose files or receipts are damaged, by chunk.
 
-    All objects must exist, and files must have their size. The objects of a few chunks are hashed, too.
-
-    Args:
-        store: The location.
-        state: The newest state.
-        chunks: Completed chunks, in order.
-        hashed: Whether the files of many chunks are hashed, too.
+    All objects must exist, and files must have their size. The objects of a few chunks are hashed, too. The chunks are
+    completed, and in order. With `hashed`, the files of many chunks are hashed, too.
     """
     if not chunks:
         return {}
     few = len(chunks) <= FEW_CHUNKS
     objects = Listed(store, *(f"data/{chunk}/" for chunk in chunks)) if few else Listed(store, "data/")
-    report = Report(store.uri, "full" if few else "quick")
-    work = [(known.file, few or hashed) for chunk in chunks for known in state.live_files(chunk)]
-    faults = list(file_faults(store, work, objects, report, lambda _: None))
+    report = Report(store.uri, "full" if few or hashed else "quick")
+    files = (known.file for chunk in chunks for known in state.live_files(chunk))
+    faults = list(file_faults(store, files, objects, report))
     receipts = [ref for chunk in chunks for ref in state.chunks[chunk].chunk.receipts]
     read = [ref for ref in receipts if few or ref.path not in objects]
     faults += [fault for _, fault in faults_by_object(store, read, objects)]
@@ -312,18 +273,12 @@ def verified_revision(state: State) -> int:
 def check_head(
     store: ObjectStore, state: State, hashed: Set[str], progress: Callable[[DataFile], None] = lambda _: None
 ) -> Report:
-    """Check the live files and the documents of a state.
-
-    Args:
-        store: The location.
-        state: The newest state, or the state of an older revision.
-        hashed: Paths of the files that are hashed.
-        progress: Called for each file done.
-    """
+    """Check the live files and the documents of a state; hash the files in `hashed`."""
     objects = Listed(store, "data/", "schema/")
     report = Report(store.uri, "sample" if hashed else "quick", "newest", state.location_id)
     report.format_version, report.revision, report.snapshot_id = state.format_version, state.revision, state.snapshot_id
-    report.faults += check_files(store, state, objects, report, progress=progress, hashed=hashed)
+    files = (known.file for known in state.live_files())
+    report.faults += file_faults(store, files, objects, report, hashed, progress)
     report.faults += check_documents(store, state, objects)
     return report
 
@@ -331,10 +286,7 @@ def check_head(
 def files_to_seal(state: State, now: datetime, verified: int) -> set[str]:
     """Return the paths of the files that a seal hashes: new files, or without any, those due today.
 
-    Args:
-        state: The newest state.
-        now: The present; see `due_files`.
-        verified: Files that were added after this revision are new.
+    Files that were added after the revision `verified` are new.
     """
     new, older = _by_age(state, verified)
     return {file.path for file in new} or due_files(older, now, HASHED_AGAIN)
@@ -343,10 +295,7 @@ def files_to_seal(state: State, now: datetime, verified: int) -> set[str]:
 def files_after_seal(state: State, now: datetime, verified: int) -> set[str]:
     """Return the paths of the files that are due today and that a seal of this state did not hash.
 
-    Args:
-        state: The state that was sealed.
-        now: The present; see `due_files`.
-        verified: The revision after which files were new to the seal.
+    To the seal, files that were added after the revision `verified` were new.
     """
     new, older = _by_age(state, verified)
     return due_files(older, now, HASHED_AGAIN) if new else set()

@@ -44,11 +44,6 @@ class Verification:
 
     Attributes:
         scope: `all` readable revisions with the log, or the `newest` state.
-        depth: `quick` (no data read), `sample` (a part of the data files) or `full`.
-        revision: The head that was verified.
-        files: Number of data files checked.
-        hashed: Number of data files read and hashed.
-        bytes: Their size.
         damaged: Paths of the objects that have damage, sorted; empty if there was none.
     """
 
@@ -66,12 +61,7 @@ class Verification:
 def record_verification(store: ObjectStore, report: Report, now: datetime) -> None:
     """Record a verification at its location, unless it was one of an older revision, or of no readable log.
 
-    A store that refuses the record, such as one that is read-only, causes a warning.
-
-    Args:
-        store: The location.
-        report: The result.
-        now: When the verification ended.
+    A store that refuses the record, such as one that is read-only, causes a warning. `now` is when it ended.
     """
     if report.scope == "older" or not report.location_id:
         return
@@ -136,12 +126,8 @@ def _covers(later: tuple[str, str], earlier: tuple[str, str], least: str = "full
 def current_verifications(store: ObjectStore, location_id: str, infos: Iterable[ObjectInfo]) -> list[Verification]:
     """Return the verifications that no later one covers, in the order in which they were recorded.
 
-    Records of other places do not count: a copy of a location was not verified with its original.
-
-    Args:
-        store: The location.
-        location_id: Its id.
-        infos: Its objects; others than records are ignored.
+    Records of other places do not count: a copy of a location was not verified with its original. `infos` are the
+    location's objects; others than records are ignored.
     """
     known, found = _by_time(infos), dict[str, Verification | None]()
     while True:
@@ -187,10 +173,8 @@ def _check(document: dict[str, Any], path: str) -> None:
 def known_damage(verifications: Sequence[Verification]) -> set[str]:
     """Return the paths of objects that were damaged when they were last verified.
 
-    A sample hashes again what was damaged, so it also shows that damage which a full verification found is gone.
-
-    Args:
-        verifications: The current ones, in the order in which they were recorded.
+    A sample hashes again what was damaged, so it also shows that damage which a full verification found is gone. The
+    verifications are the current ones, in the order in which they were recorded.
     """
     return {
         path

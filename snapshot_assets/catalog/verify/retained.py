@@ -71,13 +71,7 @@ def older_documents(state: State) -> dict[ObjectRef, list[int]]:
 
 
 def older_document_faults(store: ObjectStore, head: State, objects: Listed) -> Iterator[Fault]:
-    """Yield the faults of the receipts and schema documents that only older readable revisions name.
-
-    Args:
-        store: The location.
-        head: The head's state.
-        objects: The location's objects by path.
-    """
+    """Yield the faults of the receipts and schema documents that only older readable revisions name."""
     needed = older_documents(head)
     for ref, fault in faults_by_object(store, needed, objects):
         yield replace(of_older(fault, head, needed[ref]), repairable=is_receipt(ref.path))
@@ -111,11 +105,7 @@ def sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
 def pin_faults(store: ObjectStore, scan: LogScan, objects: Listed, only: int | None) -> Iterator[Fault]:
     """Yield the faults of the objects of tags and savepoints at the head.
 
-    Args:
-        store: The location.
-        scan: Its log.
-        objects: The location's objects by path.
-        only: The revision whose pins are checked; None for all.
+    `only` is the revision whose pins are checked; None for all.
     """
     pins = [known for known in scan.state.pins if only in (None, known.pin.revision)]
     pinned = attrgetter("pin.revision")

@@ -8,6 +8,7 @@ objects of all readable revisions, or those of one revision, and the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from datetime import timedelta
 
 from snapshot_assets.catalog.log.replay import fault_remedy
@@ -21,7 +22,7 @@ from snapshot_assets.catalog.state.retained import named_by
 from snapshot_assets.catalog.state.totals import exporter_text, finished_by
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, remedy_of, with_remedy, with_replicas_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
-from snapshot_assets.catalog.verify.objects import Depth, Report, Rotation, check_documents, check_files, file_faults
+from snapshot_assets.catalog.verify.objects import Depth, Report, Rotation, check_documents, file_faults
 from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.catalog.verify.retained import (
     of_older,
@@ -33,7 +34,15 @@ from snapshot_assets.catalog.verify.retained import (
 from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
-from snapshot_assets.format.layout import MANIFEST, REPLICA, in_layout, is_temporary, log_revision, transaction_path
+from snapshot_assets.format.layout import (
+    COLLECTED,
+    MANIFEST,
+    REPLICA,
+    in_layout,
+    is_temporary,
+    log_revision,
+    transaction_path,
+)
 from snapshot_assets.format.units import counted, duration_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import Listed
@@ -83,10 +92,15 @@ def verify(
         report.sealed, report.missing = state.sealed, len(state.missing())
         report.unfinished = "" if state.sealed else finished_by(state, store.uri, replica.source if replica else None)
         report.days = rotation.within if rotation else 0
-        hashed = _hashed(store, state, rotation, older=at is None) | suspected if rotation else None
-        report.faults += _state_faults(store, scan, state, objects, report, progress, hashed, replica=replicated)
+        hashed: Set[str] | None = None
+        if rotation:
+            files = [known.file for known in state.live_files()]
+            files += [file for file, _ in older_files(state)] if at is None else []
+            hashed = rotation.due(files) | damage_on_record(store, state.location_id) | suspected
+        check = _Check(store, scan, objects, report, progress, hashed)
+        report.faults += check.state_faults(state, replica=replicated)
         if at is None:
-            report.faults += _location_faults(store, scan, objects, report, progress, hashed)
+            report.faults += check.location_faults()
     elif not report.faults:
         report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
     if replicated:
@@ -97,53 +111,60 @@ def verify(
     return report
 
 
-def _hashed(store: ObjectStore, state: State, rotation: Rotation, *, older: bool) -> set[str]:
-    """Return the paths of the files that a sample hashes, of a state or also of older readable revisions."""
-    files = [known.file for known in state.live_files()]
-    files += [file for file, _ in older_files(state)] if older else []
-    return rotation.due(files) | damage_on_record(store, state.location_id)
+@dataclass(frozen=True)
+class _Check:
+    """A verification at work; `hashed` are the paths of the files that it hashes, None for all."""
 
+    store: ObjectStore
+    scan: LogScan
+    objects: Listed
+    report: Report
+    progress: Callable[[DataFile], None]
+    hashed: Set[str] | None
 
-def _state_faults(
-    store: ObjectStore,
-    scan: LogScan,
-    state: State,
-    objects: Listed,
-    report: Report,
-    progress: Callable[[DataFile], None],
-    hashed: Set[str] | None,
-    *,
-    replica: bool,
-) -> Iterator[Fault]:
-    """Yield the faults of a revision's own objects, of its pins, and of checkpoints and hints."""
-    head, newest = scan.state, scan.state.newest_seal
-    files = check_files(store, state, objects, report, progress=progress, hashed=hashed)
-    faults = [*files, *check_documents(store, state, objects)]
-    yield from (with_remedy(state, fault) if state is head and not replica else fault for fault in faults)
-    yield from _seal_faults(state)
-    if state is head or (newest is not None and newest.revision == state.revision):
-        yield from hint_faults(store, scan, replica=replica)
-    yield from pin_faults(store, scan, objects, None if state is head else state.revision)
+    def state_faults(self, state: State, *, replica: bool) -> Iterator[Fault]:
+        """Yield the faults of a revision's own objects, of its pins, and of checkpoints and hints."""
+        head, newest = self.scan.state, self.scan.state.newest_seal
+        files = (known.file for known in state.live_files())
+        found = file_faults(self.store, files, self.objects, self.report, self.hashed, self.progress)
+        faults = [*found, *check_documents(self.store, state, self.objects)]
+        yield from (with_remedy(state, fault) if state is head and not replica else fault for fault in faults)
+        yield from _seal_faults(state)
+        if state is head or (newest is not None and newest.revision == state.revision):
+            yield from hint_faults(self.store, self.scan, replica=replica)
+        yield from pin_faults(self.store, self.scan, self.objects, None if state is head else state.revision)
 
+    def location_faults(self) -> list[Fault]:
+        """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
+        faults = list(unnamed_objects(self.store, self.scan, self.objects))
+        left = [info.size for info in self.store.temporaries() if is_temporary(info.path)]
+        self.report.temporary_files, self.report.temporary_bytes = len(left), sum(left)
+        # Transactions after a fault may have expired older revisions.
+        reached = not self.scan.faults or self.scan.state.revision >= max(map(log_revision, self.objects), default=0)
+        faults += self._older_faults(reached)
+        if reached:
+            self.report.remedy = remedy_of(self.scan.state, self.store.uri, [*self.report.faults, *faults])
+        return faults
 
-def _location_faults(
-    store: ObjectStore,
-    scan: LogScan,
-    objects: Listed,
-    report: Report,
-    progress: Callable[[DataFile], None],
-    hashed: Set[str] | None,
-) -> list[Fault]:
-    """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
-    faults = list(unnamed_objects(store, scan, objects))
-    left = [info.size for info in store.temporaries() if is_temporary(info.path)]
-    report.temporary_files, report.temporary_bytes = len(left), sum(left)
-    # Transactions after a fault may have expired older revisions.
-    reached = not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
-    faults += _older_faults(store, scan.state, objects, report, progress, reached, hashed)
-    if reached:
-        report.remedy = remedy_of(scan.state, store.uri, [*report.faults, *faults])
-    return faults
+    def _older_faults(self, reached: bool) -> Iterator[Fault]:
+        """Yield the faults of objects that older readable revisions need and the head does not.
+
+        If the log's end was not reached, only the sizes of files that pins need are checked: a rebuild keeps such pins.
+        """
+        head = self.scan.state
+        pinned = {known.pin.revision for known in head.pins}
+        needed = {
+            file.path: (file, revisions)
+            for file, revisions in older_files(head)
+            if reached or pinned.intersection(revisions)
+        }
+        files, hashed = (file for file, _ in needed.values()), self.hashed if reached else frozenset()
+        for fault in file_faults(self.store, files, self.objects, self.report, hashed, self.progress):
+            yield of_older(fault, head, needed[fault.object][1])
+        if reached:
+            yield from older_document_faults(self.store, head, self.objects)
+            if self.report.depth != "quick":
+                yield from older_seal_faults(head)
 
 
 def _log_faults(scan: LogScan, *, replicated: bool) -> Iterator[Fault]:
@@ -163,35 +184,6 @@ def _log_faults(scan: LogScan, *, replicated: bool) -> Iterator[Fault]:
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
 
 
-def _older_faults(
-    store: ObjectStore,
-    head: State,
-    objects: Listed,
-    report: Report,
-    progress: Callable[[DataFile], None],
-    reached: bool,
-    hashed: Set[str] | None,
-) -> Iterator[Fault]:
-    """Yield the faults of objects that older readable revisions need and the head does not.
-
-    If the log's end was not reached, only the sizes of files that pins need are checked: a rebuild keeps such pins.
-    """
-    reads = reached and report.depth != "quick"
-    pinned = {known.pin.revision for known in head.pins}
-    needed = {
-        file.path: (file, revisions)
-        for file, revisions in older_files(head)
-        if reached or pinned.intersection(revisions)
-    }
-    work = [(file, reads and (hashed is None or file.path in hashed)) for file, _ in needed.values()]
-    for fault in file_faults(store, work, objects, report, progress):
-        yield of_older(fault, head, needed[fault.object][1])
-    if reached:
-        yield from older_document_faults(store, head, objects)
-    if reads:
-        yield from older_seal_faults(head)
-
-
 def _seal_faults(state: State) -> Iterator[Fault]:
     for number in state.missing() if state.sealed else ():
         yield Fault(FaultKind.COVERAGE, f"data/{number}", f"Chunk {number} is not in the sealed snapshot.", number)
@@ -202,9 +194,6 @@ def _seal_faults(state: State) -> Iterator[Fault]:
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
 
 
-_COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
-
-
 def unnamed_objects(store: ObjectStore, scan: LogScan, objects: Listed) -> Iterator[Fault]:
     """Yield chunks that are finished and not committed, orphans, and objects that are not part of the format."""
     for path in objects:
@@ -212,8 +201,10 @@ def unnamed_objects(store: ObjectStore, scan: LogScan, objects: Listed) -> Itera
             yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; no command changes it.")
     if scan.faults:
         return
-    named = _named(scan)
-    orphans = [path for path in objects if path.startswith(_COLLECTED) and in_layout(path) and path not in named]
+    actions = [action for entry in scan.entries for action in entry.transaction.actions]
+    actions += [action for event in scan.state.events for action in event.actions]
+    named = scan.state.files.paths() | {path for action in actions for path in named_by(action)}
+    orphans = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named]
     receipts, kept = _adoptable(store, scan.state, orphans)
     for receipt in receipts.values():
         yield _uncommitted(receipt, scan.state)
@@ -223,12 +214,6 @@ def unnamed_objects(store: ObjectStore, scan: LogScan, objects: Listed) -> Itera
         if scan.state.deleted:
             removed = "`snapshots export delete` removes it"
         yield Fault(FaultKind.ORPHAN, path, f"{path} is named by no transaction; {removed}.")
-
-
-def _named(scan: LogScan) -> set[str]:
-    actions = [action for entry in scan.entries for action in entry.transaction.actions]
-    actions += [action for event in scan.state.events for action in event.actions]
-    return scan.state.files.paths() | {path for action in actions for path in named_by(action)}
 
 
 def _adoptable(store: ObjectStore, state: State, orphans: list[str]) -> tuple[Mapping[int, Receipt], Mapping[str, int]]:

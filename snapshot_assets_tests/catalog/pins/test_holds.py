@@ -402,19 +402,19 @@ def test_a_reader_takes_a_transaction_that_removes_a_held_tag_for_damage(held: W
 
 
 DELETING = {
-    "catalog/manifest.py": "a hint",
     "catalog/log/store.py": "a transaction of its own, which lost a race with pruning",
-    "catalog/operations/collect_garbage.py": "what no retained revision and no pin needs",
-    "catalog/operations/delete_snapshot.py": "after the commit that a hold refuses",
+    "catalog/manifest.py": "a hint",
+    "catalog/operations/delete.py": "after the commit that a hold refuses",
     "catalog/operations/expire.py": "objects of tags whose deletion is committed",
+    "catalog/operations/garbage.py": "what no retained revision and no pin needs",
     "catalog/operations/maintain_log.py": "the log before a checkpoint, which has the hold",
     "catalog/pins/objects.py": "objects of pins whose deletion is committed, or that were not committed",
     "catalog/pins/tags.py": "objects of tags whose replacement is committed",
-    "catalog/rebuild/new_log.py": "its own checkpoint",
-    "catalog/replication/guard.py": "for replicate.py, while the marker of the replica stays",
+    "catalog/rebuild/rebuild.py": "its own checkpoint",
+    "catalog/replication/objects.py": "for replicate.py, while the marker of the replica stays",
     "catalog/replication/promote.py": "the marker of a replica",
     "catalog/replication/replicate.py": "in a replica, what neither its head, which has the hold, nor the source needs",
-    "storage/probe.py": "its own probe",
+    "storage/create.py": "its own probe",
 }
 """The modules that delete objects, and which ones; operations commit first, and a hold refuses the commit."""
 
@@ -430,5 +430,5 @@ def test_only_these_modules_delete_objects_and_commit() -> None:
         if any(isinstance(call, ast.Name) and call.id == "append" for call in calls):
             appending.add(name)
     assert deleting == DELETING.keys()
-    assert appending == {"catalog/catalog.py", "catalog/rebuild/new_log.py"}, "commits must call `refuse_changes`"
+    assert appending == {"catalog/catalog.py", "catalog/rebuild/rebuild.py"}, "commits must call `refuse_changes`"
     assert refuse_changes.__name__ in (root / "catalog/catalog.py").read_text()
