@@ -23,8 +23,9 @@ from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import counted, human_bytes
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan, windows_of
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import resolve_location
+from snapshot_assets.plan.windows import windows_of
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.export.copy import Copied

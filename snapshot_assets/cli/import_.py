@@ -41,12 +41,9 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import counted
 from snapshot_assets.format.windows import partition_key
-from snapshot_assets.plan.ad_hoc import plan_name
-from snapshot_assets.plan.fields import DatabaseReference
-from snapshot_assets.plan.file_parts import Needed
+from snapshot_assets.plan.fields import DatabaseReference, is_asset
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.read_configuration import load_configuration
-from snapshot_assets.plan.source_fields import is_asset
+from snapshot_assets.plan.read_configuration import Needed, load_configuration, plan_name
 from snapshot_assets.plan.spark_settings import merged_settings
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -169,7 +166,7 @@ def _restore(request: _Request, run: RestoreRun, work: ImportWork, watch: Progre
         recording = None
         if recorded.context is not None:
             from snapshot_assets.pipeline.assets.restored import RestoreReport
-            from snapshot_assets.pipeline.dagster.keys import asset_keys
+            from snapshot_assets.pipeline.dagster.partitions import asset_keys
 
             keys = asset_keys(request.name, request.plan)
             recording = RestoreReport(recorded.context, keys, run, request.plan)

@@ -10,5 +10,4 @@ The rooms, from the bottom up. A room imports only from rooms above it in this t
 | `recording` | Records a command's work in an instance |
 | `build` | The definitions of all plans |
 | `component` | A plan as a component of a project |
-| `scaffold`, `translation` | What the component writes for a new plan, and lets a project change |
 """

@@ -26,31 +26,36 @@ from snapshot_assets.pipeline.assets.conditions import (
     when_updated,
     when_windows_are,
 )
-from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans
+from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans, shared_resources
 from snapshot_assets.pipeline.assets.replicas import replica_asset
 from snapshot_assets.pipeline.assets.restored import restored_asset, row_counts_checks
-from snapshot_assets.pipeline.assets.shared import shared_resources
 from snapshot_assets.pipeline.assets.tables import names_of, source_spec, table_specs, target_spec
 from snapshot_assets.pipeline.assets.tags import show_tags, tag_asset, tag_job, tag_sensor
-from snapshot_assets.pipeline.automation.copies import copy_definitions
 from snapshot_assets.pipeline.automation.exports import (
     ExportConfig,
     ManifestConfig,
     chosen_chunks,
+    copy_definitions,
     export_job,
     export_schedules,
 )
 from snapshot_assets.pipeline.automation.jobs import plan_jobs, plan_schedules
-from snapshot_assets.pipeline.automation.restore_sensor import restore_job, restore_sensor
+from snapshot_assets.pipeline.automation.restores import restore_job, restore_sensor
 from snapshot_assets.pipeline.automation.verification import replica_check
 from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.dagster.failures import showing_failures
-from snapshot_assets.pipeline.dagster.keys import AssetDecorator, asset_key, chunk_assets, plan_asset
 from snapshot_assets.pipeline.dagster.metadata import schema_metadata, seal_metadata
-from snapshot_assets.pipeline.dagster.partitions import partitions_of
+from snapshot_assets.pipeline.dagster.partitions import (
+    AssetDecorator,
+    asset_key,
+    chunk_assets,
+    partitions_of,
+    plan_asset,
+)
 from snapshot_assets.pipeline.dagster.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan, require_range
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import require_range
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # loads dagster_aws's other services, too, which takes 50 MB

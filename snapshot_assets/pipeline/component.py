@@ -1,28 +1,121 @@
-"""The Dagster component `SnapshotPlan`: a plan, or a whole `snapshots.yaml`, in a project's folder `defs`."""
+"""The Dagster component `SnapshotPlan`: a plan, or a whole `snapshots.yaml`, in a project's folder `defs`.
+
+A scaffolder writes its `defs.yaml`; `translation` lets a project change attributes of the assets.
+"""
 
 # Dagster reads the annotations of components, so they must not be postponed here.
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import dagster as dg
-from dagster.components.utils.translation import TranslationFn
+from dagster.components.component.component_scaffolder import DefaultComponentScaffolder
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
+from jinja2 import Environment, StrictUndefined, UndefinedError
 from pydantic import BaseModel, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.assets.shared import shared_resources
+from snapshot_assets.pipeline.assets.io_manager import shared_resources
 from snapshot_assets.pipeline.build import plan_definitions
 from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.dagster.resources import PLAN, SPARK, TABLE
 from snapshot_assets.pipeline.dagster.spark_session import spark_resource
-from snapshot_assets.pipeline.scaffold import SnapshotPlanScaffolder
-from snapshot_assets.pipeline.translation import StrictTranslation
 from snapshot_assets.plan.configuration import Configuration, StorageByScheme
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import DEFERRED, configuration_of, load_configuration
+
+_DEFS = """\
+type: {type}
+
+# `dg check defs` checks this file; docs/reference/plan.md of snapshot_assets has all fields.
+attributes:
+  sources:
+    # postgresql://user:password@host/database, or duckdb:///path/of/a/file. Only runs need its variables ${{NAME}}.
+    {name}: "postgresql://reader:${{DATABASE_PASSWORD}}@localhost/postgres"
+  plan:
+    name: {name}
+    source: {name}
+    to: "file://${{HOME}}/snapshots/{name}"   # or s3://, gs://, azblob://, oss://
+    # All windows that have closed since. For a fixed range, remove kind and write end_time.
+    kind: continuous
+    start_time: {start:%Y-%m-%dT%H:%M:%SZ}
+    chunk_time_window: 1d                # 90m, 6h, 7d, …: aim at 100 MiB to 1 GiB a chunk
+    # tables: [public.orders]            # by default all; listed tables have an asset each
+    # retention: {{keep_daily: 7, keep_weekly: 5, keep_monthly: 12}}
+    # dagster: {{default_status: running}} # turns the plan's schedules on
+"""
+
+
+class SnapshotPlanScaffolder(DefaultComponentScaffolder):
+    """Writes a plan named after its folder."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write the component's file, or append to it."""
+        if request.scaffold_format != "yaml":
+            super().scaffold(request)
+            return
+        file = request.target_path if request.append else request.target_path / "defs.yaml"
+        before = f"{file.read_text(encoding='utf-8')}---\n" if request.append else ""
+        name = re.sub(r"\W", "_", file.parent.name, flags=re.ASCII) + f"_{before.count('---') + 1}" * request.append
+        start = datetime.now(UTC).replace(month=1, day=1, hour=0, minute=0, second=0)
+        file.write_text(before + _DEFS.format(type=request.type_name, name=name, start=start), encoding="utf-8")
+
+
+_STRICT = Environment(undefined=StrictUndefined, autoescape=False)
+
+
+class StrictTranslation(TranslationFnResolver[Plan]):
+    """Resolves a translation whose templates have `spec` and `plan`.
+
+    Its function raises a `PlanError` if a template has a name that is not defined.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda plan: {"plan": plan})
+        resolve = self.fn.callable
+
+        def strict(context: dg.ResolutionContext, model: Any) -> TranslationFn[Plan]:
+            translate, texts = resolve(context, model), list(_texts(model))
+
+            def translated(spec: dg.AssetSpec, plan: Plan) -> dg.AssetSpec:
+                scope = {**context.scope, "plan": plan, "spec": spec}
+                for text in texts:
+                    _require_defined(text, scope)
+                changed: dg.AssetSpec = translate(spec, plan)
+                return changed
+
+            return translated
+
+        self.fn = type(self.fn)(strict)
+
+
+def _require_defined(text: str, scope: dict[str, Any]) -> None:
+    try:
+        _STRICT.from_string(text).render(scope)
+    except UndefinedError as error:
+        raise PlanError(
+            f"{text!r} has a name that is not defined: {error.message}; templates have spec and plan"
+        ) from None
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts of a model, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, BaseModel):
+        yield from _texts({name: getattr(value, name) for name in value.model_fields_set})
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
 
 _OWN_ATTRIBUTES = ("key", "deps", "partitions_def", "code_version", "skippable")
 _OWN_METADATA = (PLAN, TABLE, "dagster/io_manager_key")

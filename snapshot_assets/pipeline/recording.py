@@ -20,17 +20,18 @@ from snapshot_assets.pipeline.assets.checks import failed_chunks, suspects_all
 from snapshot_assets.pipeline.assets.replicas import record_replicated, replica_metadata
 from snapshot_assets.pipeline.assets.tables import report_tables, warn_of_misplaced
 from snapshot_assets.pipeline.assets.tags import show_tags
-from snapshot_assets.pipeline.automation.copies import copy_metadata
+from snapshot_assets.pipeline.automation.exports import copy_metadata
 from snapshot_assets.pipeline.dagster.dagster_internals import belonging_to_location, quiet_instance, store_events
 from snapshot_assets.pipeline.dagster.failures import as_failure
-from snapshot_assets.pipeline.dagster.keys import asset_key, chunk_assets
-from snapshot_assets.pipeline.dagster.materializations import (
+from snapshot_assets.pipeline.dagster.metadata import (
     NEVER_SEEN,
     made_from_versions,
     materialization,
     report_chunks,
+    schema_metadata,
+    seal_metadata,
 )
-from snapshot_assets.pipeline.dagster.metadata import schema_metadata, seal_metadata
+from snapshot_assets.pipeline.dagster.partitions import asset_key, chunk_assets
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 

@@ -1,5 +1,6 @@
 """The plan: everything that defines one dataset's snapshots, and `snapshots.yaml`, the file that holds plans.
 
-`plan` is the plan's fields and checks, `fields` their types, `retention` the part about keeping; `configuration` reads
-the file, `yaml_text` its syntax, `references` its `${NAME}`; `problems` turns mistakes into one error that lists them.
+`plan` has the plan's fields, `rules` what contradicts among them, `fields` their types, `retention` and
+`dagster_fields` the parts about keeping and automation; `windows` counts a plan's windows. `read_configuration` reads
+the file into a `configuration`, `references` its YAML and `${NAME}`; `problems` turns mistakes into one error.
 """

@@ -89,8 +89,11 @@ def _is_tag(tags: dict[str, str]) -> dict[str, str]:
     return tags
 
 
-_NOT_OF_QUERIES = ("automation", "table_assets", "verify_cron", "verify_depth", "verify_sample")
-_OF_SCHEDULE = ("export_cron", "default_status")
+_NOT_OF_QUERIES = "has no effect with kind: query, which has only the asset copy; remove it"
+_ONLY_SCHEDULED = (
+    "has no effect: only a query that names :start and :end, and is copied to one location, has a schedule. Write one"
+    " of your own for the plan's job, or remove it"
+)
 
 
 def _parse_table_assets(value: object) -> bool | tuple[TableName, ...] | None:
@@ -128,15 +131,17 @@ class DagsterFields(BaseModel):
     pool: Annotated[str, Field(pattern=r"^\S+$")] = Field(
         "snapshots", description="Concurrency pool of the assets, such as one for all plans of a database."
     )
-    default_status: Literal["stopped", "running"] = Field(
+    default_status: Annotated[Literal["stopped", "running"], _ONLY_SCHEDULED] = Field(
         "stopped", description="Whether schedules and sensors run without being turned on."
     )
-    export_cron: str | None = Field(
+    export_cron: Annotated[str | None, _ONLY_SCHEDULED] = Field(
         None,
         description="When exports or copies are scheduled, UTC; by default when windows close, hourly if they end.",
     )
-    verify_cron: str | None = Field(None, description="When the location is verified, UTC; by default daily at 03:30.")
-    verify_depth: Literal["quick", "sample", "full"] = Field(
+    verify_cron: Annotated[str | None, _NOT_OF_QUERIES] = Field(
+        None, description="When the location is verified, UTC; by default daily at 03:30."
+    )
+    verify_depth: Annotated[Literal["quick", "sample", "full"], _NOT_OF_QUERIES] = Field(
         "sample",
         description="What that verification reads. `quick`: existence and size of the newest state's objects. `sample`:"
         " up to 1 GiB of its files, too, another part each day. `full`: all of all readable revisions.",
@@ -144,7 +149,7 @@ class DagsterFields(BaseModel):
     drill_cron: str | None = Field(
         None, description="When a plan with `scratch` has its restore drill, UTC; by default on the 1st of each month."
     )
-    verify_sample: str | None = Field(
+    verify_sample: Annotated[str | None, _NOT_OF_QUERIES] = Field(
         None,
         description="Share of the data files that `<plan>_verify` hashes, another one each day, such as `5%`; by"
         " default up to 1 GiB of the newest state.",
@@ -154,10 +159,10 @@ class DagsterFields(BaseModel):
         description="What starts `restored`: `sealed`, a new seal at the location, whoever made it; or the key of an"
         " asset, such as `staging/ready`.",
     )
-    automation: bool = Field(
+    automation: Annotated[bool, _NOT_OF_QUERIES] = Field(
         False, description="Whether the assets have automation conditions, and a sensor that evaluates them."
     )
-    table_assets: TableAssets = Field(
+    table_assets: Annotated[TableAssets, _NOT_OF_QUERIES] = Field(
         None,
         description="Tables that have an asset each: a list, or `false` for none; by default those in `tables`.",
         examples=["[public.orders]"],
@@ -190,21 +195,17 @@ class DagsterFields(BaseModel):
             raise ValueError(f"{text!r} is no key of an asset; write sealed, or a key such as staging/ready")
         return text
 
-    def refuse_for_query(self, *, scheduled: bool) -> None:
-        """Refuse what has no effect for a plan of kind `query`.
+    def check_for_query(self, *, scheduled: bool) -> None:
+        """Refuse a field that has no effect for a plan of kind `query`.
 
         Args:
             scheduled: Whether it has a schedule: it is copied by windows, to one location.
 
         Raises:
-            ValueError: A field has another value than its default; names it.
+            ValueError: Names a field that has another value than its default.
         """
-        for name in (*_NOT_OF_QUERIES, *(() if scheduled else _OF_SCHEDULE)):
-            if getattr(self, name) == type(self).model_fields[name].get_default():
-                continue
-            if name in _OF_SCHEDULE:
-                raise ValueError(
-                    f"{name} has no effect: only a query that names :start and :end, and is copied to one location, has"
-                    " a schedule. Write one of your own for the plan's job, or remove it"
-                )
-            raise ValueError(f"{name} has no effect with kind: query, which has only the asset copy; remove it")
+        for name, field in type(self).model_fields.items():
+            if getattr(self, name) != field.get_default(call_default_factory=True):
+                for mark in (_NOT_OF_QUERIES, *(() if scheduled else (_ONLY_SCHEDULED,))):
+                    if mark in field.metadata:
+                        raise ValueError(f"{name} {mark}")

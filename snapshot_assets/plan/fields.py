@@ -22,7 +22,7 @@ from pydantic import (
 from snapshot_assets.databases.open import default_alias
 from snapshot_assets.databases.selection.hidden import parse_mask
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.header import FileFormat
+from snapshot_assets.format.header import ASSET_SOURCE, FileFormat
 from snapshot_assets.format.names import ColumnPath, check_pattern, column_text, parse_column, parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import (
@@ -72,6 +72,11 @@ class DatabaseReference:
 
     def __str__(self) -> str:
         return self.alias
+
+
+def is_asset(reference: DatabaseReference | None) -> bool:
+    """Return whether a source is a Dagster asset."""
+    return reference is not None and (reference.uri or "").lower().startswith(ASSET_SOURCE)
 
 
 class FormatOptions(BaseModel):

@@ -19,84 +19,50 @@ The module connects to nothing and imports neither Dagster nor Spark.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, Literal, Self
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from snapshot_assets.errors import PlanError
+from snapshot_assets.databases.asset import key_of
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.format.header import FileFormat
-from snapshot_assets.format.units import MAX_FILE_SIZE, MIN_FILE_SIZE, MIN_TEXT_SIZE, duration_text, parse_file_size
-from snapshot_assets.format.windows import Window, closed_count, plan_windows, window_at
+from snapshot_assets.format.names import ColumnPath, table_of, table_text
+from snapshot_assets.format.relations import Carrier
+from snapshot_assets.format.units import MAX_FILE_SIZE
 from snapshot_assets.plan.dagster_fields import DagsterFields
-from snapshot_assets.plan.fields import Duration, FileSize, FormatOptions
+from snapshot_assets.plan.fields import (
+    ColumnOfTable,
+    Duration,
+    FileSize,
+    FormatOptions,
+    MaskSql,
+    Reference,
+    Storage,
+    Table,
+    TablePattern,
+    Time,
+    is_asset,
+)
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
-from snapshot_assets.plan.query_fields import changes_with_time
-from snapshot_assets.plan.range_fields import is_windowed
-from snapshot_assets.plan.replica_fields import ReplicaFields
+from snapshot_assets.plan.query_fields import changes_with_time, checked_query, is_windowed, query_of
 from snapshot_assets.plan.retention import RetentionFields
-from snapshot_assets.plan.selection_fields import require_exported
-from snapshot_assets.plan.source_fields import is_asset
+from snapshot_assets.plan.rules import RULES, NotOf
 from snapshot_assets.plan.spark_settings import SparkSettings
 
-_MB = 1 << 20
 MAX_PARALLELISM = 64
 """Most chunks that are processed in parallel."""
 MAX_TASKS = 1024
 """Most tasks of a chunk."""
-_MIN_GRACE = timedelta(minutes=10)  # clocks of writers and store may differ by five minutes either way
 
-_NOT_OF_QUERIES = (
-    "schema_only",
-    "schemas",
-    "tables",
-    "exclude_tables",
-    "time_zone",
-    "time_columns",
-    "null_time",
-    "untimed_tables",
-    "large_objects",
-    "retention",
-    "fail_on_rows_outside",
-)
-
-_NOT_OF_ASSETS = (
-    "schemas",
-    "tables",
-    "exclude_tables",
-    "carriers",
-    "null_time",
-    "untimed_tables",
-    "large_objects",
-    "fail_on_rows_outside",
-    "late_windows",
-    "chunks_per_run",
-)
-
-DATA_FIELDS = (
-    "start_time",
-    "end_time",
-    "chunk_time_window",
-    "lag",
-    "late_windows",
-    "fail_on_rows_outside",
-    "parallelism",
-    "parts_per_chunk",
-    "format",
-    "format_options",
-    "max_file_size",
-    "time_columns",
-    "carriers",
-    "null_time",
-    "untimed_tables",
-    "chunks_per_run",
-)
-"""Fields that have no effect on a plan without data; see `NO_DATA`."""
-NO_DATA = "has no effect with schema_only: true; remove one of the two"
+_Name = Annotated[str, Field(min_length=1)]
+_SORTED = AfterValidator(lambda names: tuple(sorted(set(names))))
+"""The same selection is the same plan, however it is written."""
 
 
-class Plan(ReplicaFields):
+class Plan(BaseModel):
     """One dataset's plan: source, location, tables, range, windows, format and limits.
 
     Durations are written `90m`, `6h`, `7d`; sizes `256MiB`; times in RFC 3339 with a zone; tables `schema.table`.
@@ -106,6 +72,155 @@ class Plan(ReplicaFields):
         PlanError: A field is wrong; `attributes["problems"]` lists every mistake.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    name: str = Field(description="Name of the plan, and key prefix of its assets.", examples=["flights"])
+    source: Reference = Field(
+        description="Database to export: an alias of the configuration, or a URI; or the Dagster asset whose"
+        " DataFrames are the rows.",
+        examples=["postgresql://host/database", "duckdb:///abs/path.duckdb", "asset:reports/daily"],
+    )
+    to: str = Field(description="Location of the snapshots.", examples=["s3://bucket/prefix", "file:///srv/snapshots"])
+    target: Reference | None = Field(None, description="Database that `restored` imports into.")
+    scratch: Reference | None = Field(
+        None, description="Database beside which a restore drill creates one of its own, and drops it after use."
+    )
+    storage: Storage | None = Field(
+        None,
+        exclude=True,
+        description="Storage options of the location, where neither configuration nor environment has them.",
+    )
+    catalog: str | None = Field(None, min_length=1, description="Name of the catalog in the manifest.")
+    kind: Literal["once", "continuous", "query"] = Field(
+        "once",
+        description="`once`: a fixed range. `continuous`: all closed windows, without an end. `query`: a copy of a"
+        " query's rows.",
+        validate_default=True,
+    )
+    query: Annotated[str, AfterValidator(raising_value_errors(checked_query))] | None = Field(
+        None,
+        description="What a plan of kind `query` copies: a table, or SQL that reads. SQL that names `:start` and"
+        " `:end` is copied by windows.",
+        examples=["SELECT origin, count(*) AS flights FROM flights GROUP BY origin"],
+        validate_default=True,
+    )
+    split_by: str | None = Field(
+        None,
+        min_length=1,
+        description="Column of the query by whose ranges several tasks read it: an integer, date, timestamp or uuid.",
+    )
+    schema_only: Annotated[bool, NotOf.QUERIES] = Field(False, description="Export the schema and no rows.")
+    schemas: Annotated[tuple[_Name, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+        (), description="Schemas to export; empty for all.", examples=["[public, sales]"]
+    )
+    tables: Annotated[tuple[Table, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+        (), description="Tables to export; empty for all.", examples=["[public.trips, sales.orders]"]
+    )
+    exclude_tables: Annotated[tuple[TablePattern, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+        (),
+        description="Tables and views to leave out: patterns in which `*` and `?` stand for any text and character.",
+        examples=["[public.audit, '*.tmp_*']"],
+    )
+    exclude_columns: Annotated[tuple[ColumnOfTable, ...], _SORTED] = Field(
+        (),
+        description="Columns to leave out, with the keys, checks and views that need them.",
+        examples=["[public.users.password]"],
+    )
+    mask: Annotated[dict[ColumnOfTable, MaskSql], AfterValidator(lambda mask: dict(sorted(mask.items())))] = Field(
+        default_factory=dict,
+        description="SQL of the source that is exported in place of a column's values; the manifest shows it.",
+        examples=["{public.users.email: md5(email)}"],
+    )
+    time_zone: Annotated[str, NotOf.QUERIES] = Field(
+        "UTC", description="Zone in which timestamps without one are read.", examples=["Europe/Paris"]
+    )
+    time_columns: Annotated[dict[Table, _Name | None], NotOf.QUERIES, NotOf.SCHEMAS] = Field(
+        default_factory=dict,
+        description="Time index by table; null makes the table untimed.",
+        examples=["{public.trips: picked_up_at, public.zones: null}"],
+    )
+    carriers: Annotated[dict[ColumnOfTable, Carrier], NotOf.ASSETS, NotOf.SCHEMAS] = Field(
+        default_factory=dict,
+        description="Carrier of a column's values, to override that of its type.",
+        examples=["{public.trips.fare: text}"],
+    )
+    null_time: Annotated[Literal["chunk0", "fail"], NotOf.QUERIES, NotOf.ASSETS, NotOf.SCHEMAS] = Field(
+        "chunk0", description="Rows without a finite time."
+    )
+    untimed_tables: Annotated[Literal["export", "skip", "fail"], NotOf.QUERIES, NotOf.ASSETS, NotOf.SCHEMAS] = Field(
+        "export", description="Tables without a time index."
+    )
+    large_objects: Annotated[Literal["export", "skip"] | None, NotOf.QUERIES, NotOf.ASSETS] = Field(
+        None,
+        description="PostgreSQL's large objects, which belong to chunk 0 when the whole database is exported, or a"
+        " table that has a column for their oids. Required if the plan hides such a column.",
+    )
+    start_time: Annotated[Time | None, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
+        None, description="First instant of the range.", validate_default=True
+    )
+    end_time: Annotated[Time | None, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
+        None, description="First instant after the range."
+    )
+    chunk_time_window: Annotated[Duration, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
+        timedelta(days=1), description="Length of a window.", validate_default=True
+    )
+    lag: Annotated[Duration, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
+        timedelta(0), description="How long after its end a window of a continuous plan may still receive rows."
+    )
+    late_windows: Annotated[int, NotOf.ASSETS, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
+        0, ge=0, description="How many windows the schedule exports or copies again with each new one, for late rows."
+    )
+    fail_on_rows_outside: Annotated[bool, NotOf.QUERIES, NotOf.ASSETS, NotOf.SCHEMAS] = Field(
+        False, description="Fail, and do not seal, if the source has rows outside the range."
+    )
+    chunks_per_run: Annotated[int | None, NotOf.ASSETS, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
+        None, ge=1, description="Chunks of one Dagster run; null for all in one run."
+    )
+    partition_by: Annotated[tuple[_Name, ...], NotOf.SNAPSHOTS] = Field(
+        (),
+        description="Columns of a query by whose values its files are divided among Hive folders, outermost first.",
+        examples=["[country, year]"],
+    )
+    single_file: Annotated[bool, NotOf.SNAPSHOTS] = Field(
+        False, description="Whether one task writes all rows of a query to one file, of up to 4GiB; more rows fail."
+    )
+    manifest: Annotated[
+        tuple[Literal["redshift", "snowflake"], ...],
+        AfterValidator(lambda names: tuple(sorted(names))),
+        NotOf.SNAPSHOTS,
+    ] = Field(
+        (),
+        description="Databases that load the copy of a query: each gets a list of the files, `redshift.manifest` or"
+        " `snowflake.sql`.",
+        examples=["[redshift]"],
+    )
+    restore_exclude_tables: tuple[TablePattern, ...] = Field(
+        (),
+        description="Tables and views of the snapshot that a restore leaves out: patterns, as in `exclude_tables`.",
+        examples=["[public.audit, '*.tmp_*']"],
+    )
+    map_schemas: dict[_Name, _Name] = Field(
+        default_factory=dict,
+        description="New names of schemas in the target, by those of the snapshot.",
+        examples=["{public: restored}"],
+    )
+    map_tables: dict[Table, Table] = Field(
+        default_factory=dict,
+        description="New names of tables and views in the target, by those of the snapshot; precede `map_schemas`.",
+        examples=["{public.orders: public.orders_of_may}"],
+    )
+    verify_first: bool = Field(
+        False, description="Whether a restore hashes the whole snapshot before it loads the first row."
+    )
+    replicate_to: str | None = Field(
+        None,
+        description="Location in another store to which each export replicates the plan's location, byte for byte.",
+        examples=["s3://second-bucket/prefix"],
+    )
+    replicate_delete: bool = Field(
+        False,
+        description="Whether a replication to `replicate_to` deletes there what the plan's location has deleted.",
+    )
     spark: SparkSettings = Field(
         default_factory=dict,
         exclude=True,
@@ -113,10 +228,10 @@ class Plan(ReplicaFields):
         description="Settings of the Spark session, which override those of the configuration.",
         examples=["{master: spark://host:7077, spark.executor.memory: 4g}"],
     )
-    parallelism: int | None = Field(
+    parallelism: Annotated[int | None, NotOf.SCHEMAS] = Field(
         None, ge=1, le=MAX_PARALLELISM, description="Chunks processed in parallel; null for Spark's cores, at most 8."
     )
-    parts_per_chunk: int | None = Field(
+    parts_per_chunk: Annotated[int | None, NotOf.SCHEMAS] = Field(
         None, ge=1, le=MAX_TASKS, description="Most tasks that read a table's part of a chunk; null for Spark's cores."
     )
     import_slots: int | None = Field(
@@ -126,14 +241,16 @@ class Plan(ReplicaFields):
         False,
         description="Whether restores create functions, triggers, rules, policies and other code too: SQL that runs.",
     )
-    format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
-    format_options: FormatOptions = Field(
+    format: Annotated[Literal["parquet", "csv", "json"], NotOf.SCHEMAS] = Field(
+        "parquet", description="Format of the data files."
+    )
+    format_options: Annotated[FormatOptions, NotOf.SCHEMAS] = Field(
         default_factory=FormatOptions,
         description="How csv and json files are written.",
         examples=["{header: true, delimiter: ';', compression: zstd}"],
     )
-    max_file_size: FileSize = Field(
-        256 * _MB, description="Size at which a data file is closed: from 16MiB, csv and json from 64KiB."
+    max_file_size: Annotated[FileSize, NotOf.SCHEMAS] = Field(
+        256 << 20, description="Size at which a data file is closed: from 16MiB, csv and json from 64KiB."
     )
     seal_verify: Literal["new", "full"] = Field(
         "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GiB), or all."
@@ -142,7 +259,7 @@ class Plan(ReplicaFields):
         False, description="Promise that no other writer uses the location: allows a store without conditional creates."
     )
     grace: Duration = Field(timedelta(hours=24), description="Age below which garbage collection deletes nothing.")
-    retention: RetentionFields = Field(
+    retention: Annotated[RetentionFields, NotOf.QUERIES] = Field(
         default_factory=RetentionFields,
         description="How long revisions stay readable, and which get tags and savepoints; nothing expires by default.",
         examples=["{keep_for: 30d, tag: {create_time: 02:00, num_retained_max: 7}}"],
@@ -160,6 +277,97 @@ class Plan(ReplicaFields):
             problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "spark"))
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
 
+    @field_validator("*")
+    @classmethod
+    def _check_rules(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields[str(info.field_name)]
+        if value != field.get_default(call_default_factory=True):
+            for mark in field.metadata:
+                if isinstance(mark, NotOf):
+                    mark.check(info)
+        for rule in RULES.get(str(info.field_name), ()):
+            rule(value, info)
+        return value
+
+    @property
+    def source_asset(self) -> tuple[str, ...]:
+        """Key of the Dagster asset whose DataFrames are the rows; empty if a database has them."""
+        return key_of(self.source.uri) if self.source.uri is not None and is_asset(self.source) else ()
+
+    @property
+    def selection(self) -> Selection:
+        """The exported part of the source."""
+        carriers = {(table, column): carrier for (table, column), carrier in self.carriers.items()}
+        if self.query is not None:
+            table = table_of(self.query)
+            if table is None:
+                return Selection(carriers=carriers, query=query_of(self.name, self.query), split_by=self.split_by)
+            return Selection(
+                tables=(table,), time_columns={table: None}, carriers=carriers, split_by=self.split_by, **self._hidden
+            )
+        return Selection(
+            self.schemas,
+            self.tables,
+            self.time_columns,
+            carriers,
+            exclude_tables=self.exclude_tables,
+            large_objects=None if self.large_objects is None else self.large_objects == "export",
+            **self._hidden,
+        )
+
+    def spelled(self, selection: Selection) -> dict[str, Any]:
+        """Return the fields whose names a selection, `selection` in the catalog's spelling, has in another spelling."""
+        fields: dict[str, Any] = {
+            "exclude_columns": tuple(sorted(ColumnPath(*path) for path in selection.exclude_columns)),
+            "mask": {ColumnPath(*path): sql for path, sql in sorted(selection.masks.items())},
+            "carriers": {ColumnPath(*path): carrier for path, carrier in selection.carriers.items()},
+        }
+        if self.query is None:
+            fields |= {
+                "schemas": tuple(sorted(selection.schemas)),
+                "tables": tuple(sorted(selection.tables)),
+                "time_columns": dict(selection.time_columns),
+                "exclude_tables": tuple(sorted(selection.exclude_tables)),
+            }
+        elif selection.tables and selection.tables[0] != table_of(self.query):
+            plain = table_text(selection.tables[0])
+            fields["query"] = plain if table_of(plain) == selection.tables[0] else qualified(selection.tables[0])
+        return {name: value for name, value in fields.items() if value != getattr(self, name)}
+
+    @property
+    def frame_selection(self) -> Selection:
+        """What the plan says about tables that a user's own DataFrames hold."""
+        return Selection(time_columns=self.time_columns, **self._hidden)
+
+    @property
+    def _hidden(self) -> dict[str, Any]:
+        return {
+            "exclude_columns": tuple((table, column) for table, column in self.exclude_columns),
+            "masks": {(table, column): sql for (table, column), sql in self.mask.items()},
+        }
+
+    @property
+    def windowed(self) -> bool:
+        """Whether the rows are exported by windows."""
+        return self.query is None or is_windowed(self.query)
+
+    @property
+    def range_kind(self) -> Literal["once", "continuous"]:
+        """Whether the range is fixed, or grows with time: that of a query does if it has windows and no end."""
+        if self.kind == "query":
+            return "continuous" if self.windowed and self.end_time is None else "once"
+        return self.kind
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a schedule catches up with the plan's windows: not where each copy has another location."""
+        return self.kind != "query" or (self.windowed and not changes_with_time(self.to))
+
+    @property
+    def renaming(self) -> Renaming:
+        """The new names in the target."""
+        return Renaming.of(self.map_schemas.items(), self.map_tables.items())
+
     @property
     def file_format(self) -> FileFormat:
         """The format of the data files, with its options."""
@@ -171,11 +379,7 @@ class Plan(ReplicaFields):
         return MAX_FILE_SIZE if self.single_file else self.max_file_size
 
     def resolved(self, start: datetime, end: datetime) -> Self:
-        """Return the plan with the ends that it omits filled in.
-
-        Args:
-            start: Used if `start_time` is missing.
-            end: Used if `end_time` is missing and the plan is not continuous.
+        """Return the plan with `start` and `end` as the ends that it omits; a continuous plan has no end.
 
         Raises:
             PlanError: The resulting range is empty or has too many windows.
@@ -190,135 +394,3 @@ class Plan(ReplicaFields):
             PlanError: A new value is wrong, or contradicts another field.
         """
         return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | fields)
-
-    @classmethod
-    def _is_given(cls, value: Any, info: ValidationInfo) -> bool:
-        """Return whether a field has another value than its default."""
-        return bool(value != cls.model_fields[str(info.field_name)].get_default(call_default_factory=True))
-
-    @field_validator(*_NOT_OF_QUERIES)
-    @classmethod
-    def _has_tables_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.data.get("kind") == "query" and cls._is_given(value, info):
-            raise ValueError("has no effect with kind: query, which copies one query; remove it")
-        return value
-
-    @field_validator(*_NOT_OF_ASSETS)
-    @classmethod
-    def _acts_on_a_database(cls, value: Any, info: ValidationInfo) -> Any:
-        if is_asset(info.data.get("source")) and cls._is_given(value, info):
-            raise ValueError("has no effect on the DataFrames of a Dagster asset; remove it")
-        return value
-
-    @field_validator("dagster")
-    @classmethod
-    def _has_databases_to_restore_into(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
-        if dagster.restore_on is not None and info.data.get("target") is None:
-            raise ValueError("restore_on needs a target to restore into; write target, or remove it")
-        own = "/".join((*dagster.key_prefix, info.data.get("name", "")))
-        if dagster.restore_on in (f"{own}/restored", f"{own}/target"):
-            raise ValueError(
-                f"restore_on: {dagster.restore_on} is what a restore makes; write sealed, or another asset"
-            )
-        if dagster.drill_cron is not None and info.data.get("scratch") is None:
-            raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
-        return dagster
-
-    @field_validator("dagster")
-    @classmethod
-    def _has_effects(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
-        if (query := info.data.get("query")) is not None:
-            dagster.refuse_for_query(scheduled=is_windowed(query) and not changes_with_time(info.data.get("to", "")))
-        if dagster.automation and info.data.get("late_windows"):
-            raise ValueError(
-                "automation: true exports no late_windows again; remove automation and turn the export schedule on,"
-                " which does, or remove late_windows and let windows wait with lag"
-            )
-        return dagster
-
-    @field_validator("dagster")
-    @classmethod
-    def _has_tables_to_show(cls, dagster: DagsterFields, info: ValidationInfo) -> DagsterFields:
-        wanted = dagster.table_assets
-        if not wanted:
-            return dagster
-        if info.data.get("schema_only"):
-            raise ValueError("table_assets has no effect with schema_only: true; remove it")
-        if wanted is True and not info.data.get("tables"):
-            raise ValueError(
-                "table_assets: true needs the names of the tables, for which definitions do not ask the source; write"
-                " table_assets: [schema.table, …], or list them in tables"
-            )
-        require_exported(wanted if isinstance(wanted, tuple) else (), info)
-        return dagster
-
-    @field_validator(*DATA_FIELDS)
-    @classmethod
-    def _has_rows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.data.get("schema_only") and cls._is_given(value, info):
-            raise ValueError(NO_DATA)
-        return value
-
-    @field_validator("format_options")
-    @classmethod
-    def _are_of_the_format(cls, options: FormatOptions, info: ValidationInfo) -> FormatOptions:
-        if "format" in info.data:
-            raising_value_errors(lambda name: options.of(name).check())(info.data["format"])
-        return options
-
-    @field_validator("max_file_size")
-    @classmethod
-    def _suits_the_format(cls, size: int, info: ValidationInfo) -> int:
-        least = MIN_FILE_SIZE if info.data.get("format", "parquet") == "parquet" else MIN_TEXT_SIZE
-        size = raising_value_errors(partial(parse_file_size, least=least))(size)
-        if info.data.get("single_file"):
-            raise ValueError("has no effect with single_file: true, whose file has up to 4GiB; remove one of them")
-        return size
-
-    @field_validator("grace")
-    @classmethod
-    def _outlasts_clocks(cls, grace: timedelta) -> timedelta:
-        if grace < _MIN_GRACE:
-            raise ValueError(
-                f"{duration_text(grace)} is shorter than {duration_text(_MIN_GRACE)}, "
-                "by which the clocks of writers and store may differ"
-            )
-        return grace
-
-
-def require_range(plan: Plan) -> None:
-    """Refuse a plan whose windows are unknown when Dagster loads its definitions.
-
-    Raises:
-        PlanError: `start_time` is missing, or `end_time` of a plan that is not continuous.
-    """
-    if plan.schema_only or not plan.windowed:
-        return
-    missing = [name for name in ("start_time", "end_time") if getattr(plan, name) is None]
-    if plan.range_kind == "continuous":
-        missing.remove("end_time")
-    if missing:
-        known = "" if plan.source_asset else ". Only the command line resolves an open range"
-        raise PlanError(
-            f"plan {plan.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give the range, "
-            f"or kind: continuous with a start_time{known}"
-        )
-
-
-def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
-    """Return the plan's windows in order; for a continuous plan, the closed ones.
-
-    Args:
-        plan: A plan that `require_range` accepts.
-        now: The current time, for a continuous plan; by default the clock's.
-
-    Raises:
-        PlanError: The plan omits an end of its range.
-    """
-    require_range(plan)
-    if plan.start_time is None:
-        return ()
-    if plan.end_time is None:
-        closed = closed_count(plan.start_time, plan.chunk_time_window, now or datetime.now(UTC), plan.lag)
-        return tuple(window_at(plan.start_time, plan.chunk_time_window, index) for index in range(1, closed + 1))
-    return plan_windows(plan.start_time, plan.end_time, plan.chunk_time_window)

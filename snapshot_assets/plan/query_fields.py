@@ -31,6 +31,12 @@ def query_of(name: str, text: str) -> Query | None:
     return None if table_of(text) is not None else Query(name, text)
 
 
+def is_windowed(query: str) -> bool:
+    """Return whether a query names the bounds of a window."""
+    parsed = query_of("query", query)
+    return parsed is not None and parsed.windowed
+
+
 def resolve_location(template: str, *, now: datetime, plan: str, run_id: str) -> str:
     """Return a location with values in place of `{now:%Y%m%dT%H%M%SZ}`, `{date}`, `{plan}` and `{run_id}`.
 

@@ -40,8 +40,11 @@ plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts stay texts: 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -50,20 +53,91 @@ from snapshot_assets.databases.protocol.encodings import parse_encoding
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, UnknownSourceError
-from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration, StorageByScheme
+from snapshot_assets.plan.configuration import (
+    CONFIG_VARIABLE,
+    DEFAULT_FILE,
+    NO_SOURCE,
+    Configuration,
+    StorageByScheme,
+    UnsetAddress,
+    UnsetOptions,
+    unknown_plan,
+)
 from snapshot_assets.plan.fields import ALIAS, DatabaseReference
-from snapshot_assets.plan.file_parts import DATABASES, Needed, location_part
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
-from snapshot_assets.plan.references import References
+from snapshot_assets.plan.references import References, parse_yaml
+from snapshot_assets.plan.rules import NAME
 from snapshot_assets.plan.spark_settings import parse_spark_settings
-from snapshot_assets.plan.unset import NO_SOURCE, UnsetAddress, UnsetOptions
-from snapshot_assets.plan.yaml_text import parse_yaml
+from snapshot_assets.storage.location import parse_location
+
+DATABASES = ("source", "target", "scratch")
+"""Fields of a plan that name a database."""
+_OF_DATABASES = (*DATABASES, "restore_exclude_tables", "map_schemas", "map_tables", "verify_first", "dagster")
+"""Fields of a plan that need its databases."""
+
+
+def location_part(tree: object, name: str, path: Path) -> object:
+    """Return the part of a parsed file that says where a plan's snapshots are, and how they are kept.
+
+    Raises:
+        PlanError: There is no such plan.
+    """
+    written = _written_plan(tree, name, path)
+    if isinstance(written, dict):
+        written = {field: value for field, value in written.items() if field not in _OF_DATABASES}
+        written["source"] = NO_SOURCE
+    return {"storage": tree.get("storage") if isinstance(tree, dict) else None, "plans": {name: written}}
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What a call needs of a file beside the section `storage`.
+
+    Attributes:
+        plan: The only plan that it needs; None if it describes its own.
+        fields: The fields of that plan that name the databases which the call opens.
+        aliases: Further sources that it opens; a URI is none.
+    """
+
+    plan: str | None = None
+    fields: Collection[str] = ()
+    aliases: Collection[str] = ()
+
+    def part_of(self, tree: object, path: Path) -> object:
+        """Return the part of a parsed file: of its plans, only the one that the call needs.
+
+        Raises:
+            PlanError: There is no such plan.
+        """
+        plans = {} if self.plan is None else {self.plan: _written_plan(tree, self.plan, path)}
+        return tree | {"plans": plans} if isinstance(tree, dict) else tree
+
+    def check(self, configuration: Configuration) -> Configuration:
+        """Return the configuration of that part, if the variables of all databases are set that the call opens.
+
+        Raises:
+            PlanError: A variable is not set; the message lists every such database.
+        """
+        opened = [DatabaseReference(alias) for alias in self.aliases if alias in configuration.sources]
+        if self.plan is not None:
+            plan = configuration.plan(self.plan)
+            opened += [each for field in self.fields if (each := getattr(plan, field)) is not None]
+        if problems := configuration.unset(opened):
+            raise plan_error(str(configuration.path), problems)
+        return configuration
+
+
+def _written_plan(tree: object, name: str, path: Path) -> object:
+    plans = tree.get("plans") if isinstance(tree, dict) else None
+    if not isinstance(plans, dict) or name not in plans:
+        raise unknown_plan(str(path), name, plans if isinstance(plans, dict) else ())
+    return plans[name]
+
 
 FOLDER_VARIABLE = "CONFIG_DIR"
 _SECTIONS = ("sources", "storage", "spark", "plans")
-_OF_DATABASES, _OF_STORAGE = "databases", "storage"
-DEFERRED = (_OF_DATABASES, _OF_STORAGE)
+DEFERRED = ("databases", "storage")
 """What may refer to variables that are not set, where only what uses it needs them."""
 
 
@@ -104,7 +178,8 @@ def load_configuration(
         reason = error.strerror if isinstance(error, OSError) else error
         raise PlanError(f"cannot read the configuration {file}{how}: {reason}; name a readable YAML file") from None
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
-    tree, deferred = parse_yaml(text, str(file)), _deferred(complete, needed)
+    tree = parse_yaml(text, str(file))
+    deferred = DEFERRED if not complete else () if needed is None else ("databases",)
     if location_of is not None:
         tree = location_part(tree, location_of, file)
     elif needed is not None:
@@ -112,12 +187,6 @@ def load_configuration(
     elif storage_only and isinstance(tree, dict):
         tree = {name: section for name, section in tree.items() if name == "storage" or name not in _SECTIONS}
     return configuration_of(tree, file, known, deferred=deferred)
-
-
-def _deferred(complete: bool, needed: Needed | None) -> Collection[str]:
-    if not complete:
-        return DEFERRED
-    return () if needed is None else (_OF_DATABASES,)
 
 
 def parse_configuration(text: str, path: Path, environment: Mapping[str, str]) -> Configuration:
@@ -242,7 +311,7 @@ class _Reader:
 
     def _unset_address(self, alias: str, path: tuple[str, ...], written: object) -> UnsetAddress | None:
         """Return what stands for a database that lacks variables, if that is allowed."""
-        problems = self._references.unset(path, written) if _OF_DATABASES in self._deferred else ()
+        problems = self._references.unset(path, written) if "databases" in self._deferred else ()
         if not problems:
             return None
         start = self._references.known_start(str(written))
@@ -268,7 +337,7 @@ class _Reader:
 
     def _store_options(self, path: tuple[str, ...], written: object) -> object:
         """Return storage options, or what stands for them if they lack variables, if that is allowed."""
-        problems = self._references.unset(path, written) if _OF_STORAGE in self._deferred else ()
+        problems = self._references.unset(path, written) if "storage" in self._deferred else ()
         return UnsetOptions(problems=problems) if problems else self._references.resolve(path, written)
 
     def _field(self, plan: str, field: str, written: object) -> object:
@@ -297,3 +366,35 @@ class _Reader:
                 yield Plan(**{**fields, "name": name})
             except PlanError as error:
                 self._references.collect(path, error.attributes["problems"])
+
+
+_FILLED_IN = "~"
+"""Stands for a name in braces in a location."""
+_LONGEST_NAME = 100
+
+
+def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[str, Any]) -> Configuration:
+    """Return the configuration with one plan, made from a call's arguments.
+
+    Of the file's sources, only those that the call uses need the variables that they refer to.
+
+    Args:
+        path: The configuration file; None as in `load_configuration`.
+        fields: Fields of the plan. The default `name` is the last segment of its location.
+
+    Raises:
+        PlanError: The file or a field is wrong.
+        LocationUriError: `to` is not a valid location.
+    """
+    named = {"name": plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
+    plan = Plan(**named)
+    used = [each.alias for each in (plan.source, plan.target) if each is not None and each.uri is None]
+    return load_configuration(path, needed=Needed(aliases=used)).with_plan(plan)
+
+
+def plan_name(to: str) -> str:
+    """Return the last segment of a location as a plan's name, which starts with a letter."""
+    written = parse_location(re.sub(r"\{[^{}]*\}", _FILLED_IN, to)).segments
+    segments = [segment for segment in written if _FILLED_IN not in segment]
+    name = re.sub(r"[^A-Za-z0-9_]", "_", segments[-1] if segments else "copy")[:_LONGEST_NAME]
+    return name if NAME.fullmatch(name) else f"plan_{name}"[:_LONGEST_NAME]

@@ -17,11 +17,11 @@ from dagster import DagsterEvent, DagsterEventType
 from snapshot_assets.engine.export import chunks as engine_chunks
 from snapshot_assets.engine.export import run as engine_run
 from snapshot_assets.format.units import time_text
-from snapshot_assets.pipeline.assets import shared
+from snapshot_assets.pipeline.assets import io_manager
 from snapshot_assets.pipeline.automation.exports import ExportConfig
 from snapshot_assets.pipeline.dagster import partitions
-from snapshot_assets.pipeline.dagster.runs import SILENT
-from snapshot_assets.plan import plan as plans
+from snapshot_assets.pipeline.dagster.failures import SILENT
+from snapshot_assets.plan import windows as plans
 from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Project, run_job
 
 CONTINUOUS = {"kind": "continuous", "end_time": None}
@@ -44,7 +44,7 @@ def closed(monkeypatch: pytest.MonkeyPatch, days: int) -> Iterator[None]:
         patched.setattr(partitions, "datetime", clock(days))
         patched.setattr(plans, "datetime", clock(days))
         patched.setattr(engine_run, "datetime", clock(days))
-        patched.setattr(shared, "start_of_run", lambda _: START + days * DAY)
+        patched.setattr(io_manager, "start_of_run", lambda _: START + days * DAY)
         yield
 
 

@@ -10,7 +10,8 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.windows import closed_count, plan_windows, window_at
 from snapshot_assets.pipeline.dagster import partitions as partitions_module
 from snapshot_assets.pipeline.dagster.partitions import CRON_LENGTHS, cron_of, key_of, partitions_of, window_of
-from snapshot_assets.plan.plan import Plan, windows_of
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import windows_of
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

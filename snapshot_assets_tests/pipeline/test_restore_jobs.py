@@ -14,9 +14,10 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.engine.restore import compare
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import PlanError, UnknownSourceError
-from snapshot_assets.pipeline.automation import drill, restore_sensor
+from snapshot_assets.pipeline.automation import restores
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.cli import helpers
@@ -95,7 +96,7 @@ def test_a_drill_that_fails_for_any_other_reason_shows_that_too(
         raise RuntimeError("the driver is gone")
 
     project = copied(scratch="copy")
-    monkeypatch.setattr(drill, "drill", fail)
+    monkeypatch.setattr(compare, "drill", fail)
     failure = project.failure(run_job(project, "demo_restore_drill", {}, raise_on_error=False))
     assert failure.description == "RuntimeError: the driver is gone"
     assert "launch the drill again" in str(failure.metadata["remedy"].value)
@@ -146,7 +147,7 @@ def test_the_sensor_repeats_a_restore_that_failed_but_not_at_once(
     project.target.mkdir()  # no database can be there
     assert not run_job(project, "demo_restore", asked.run_config["ops"], raise_on_error=False).success
     assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
-    monkeypatch.setattr(restore_sensor, "_AGAIN", timedelta(0))
+    monkeypatch.setattr(restores, "_AGAIN", timedelta(0))
     project.target.rmdir()
     again, _ = evaluated(project, sensor, cursor)
     assert run_job(project, "demo_restore", again.run_config["ops"]).success
@@ -193,7 +194,7 @@ def test_the_sensor_of_an_asset_restores_when_it_is_materialized(
     assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
 
     project.instance.report_runless_asset_event(dg.AssetMaterialization(ready))
-    monkeypatch.setattr(restore_sensor, "why_to_wait", lambda *_: "A run has not ended.")
+    monkeypatch.setattr(restores, "why_to_wait", lambda *_: "A run has not ended.")
     waiting, same = evaluated(project, sensor, cursor)
     assert ("has not ended" in waiting.skip_message, same) == (True, cursor)  # and asks when it has ended
 

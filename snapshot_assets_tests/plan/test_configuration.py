@@ -3,11 +3,13 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.errors import LocationUriError, PlanError, UnknownSourceError
-from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.file_parts import Needed
-from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.read_configuration import load_configuration, parse_configuration
+from snapshot_assets.plan.read_configuration import (
+    Needed,
+    ad_hoc_configuration,
+    load_configuration,
+    parse_configuration,
+)
 from snapshot_assets.storage.location import parse_location
 
 PASSWORD = "hunter2hunter2"
@@ -358,15 +360,3 @@ def test_an_asset_is_the_source_of_one_plan():
     plan = "{source: 'asset:daily', to: 's3://backups/%s', start_time: 2025-01-01T00:00:00Z, kind: continuous}"
     with pytest.raises(PlanError, match="The Dagster asset daily is the source of plans 'a' and 'b'; the IO manager"):
         _parsed(f"plans: {{a: {plan % 'a'}, b: {plan % 'b'}}}")
-
-
-def test_no_rule_of_a_plans_fields_replaces_another_of_its_name():
-    rules = [
-        name
-        for kind in Plan.__mro__
-        if kind.__module__.startswith("snapshot_assets.")
-        for name in vars(kind)
-        if name.startswith("_") and not name.startswith("__") and callable(getattr(Plan, name, None))
-    ]
-    assert len(rules) > 20
-    assert sorted(rules) == sorted(set(rules))

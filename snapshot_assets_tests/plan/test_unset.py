@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.plan.file_parts import Needed
-from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.read_configuration import Needed, load_configuration
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
 

@@ -21,9 +21,7 @@ from snapshot_assets.engine.compact.plan import CompactionPlan, Group, compact_a
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes, parse_file_size
-from snapshot_assets.plan.ad_hoc import plan_name
-from snapshot_assets.plan.file_parts import Needed
-from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.read_configuration import Needed, load_configuration, plan_name
 from snapshot_assets.plan.spark_settings import merged_settings
 
 if TYPE_CHECKING:

@@ -40,7 +40,8 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange, plan_windows
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.plan import Plan, windows_of
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import windows_of
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:

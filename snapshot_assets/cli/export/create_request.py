@@ -26,13 +26,14 @@ from snapshot_assets.errors import LocationDeletedError, PlanError, StoreUnavail
 from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.units import parse_given_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
-from snapshot_assets.plan.ad_hoc import ad_hoc_configuration
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.file_parts import DATABASES, Needed
-from snapshot_assets.plan.plan import DATA_FIELDS, NO_DATA, Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import Problem, plan_error
-from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.read_configuration import DATABASES, Needed, ad_hoc_configuration, load_configuration
+from snapshot_assets.plan.rules import NotOf
 
+_NO_DATA = NotOf.SCHEMAS.value
+_DATA_FIELDS = [name for name, field in Plan.model_fields.items() if NotOf.SCHEMAS in field.metadata]
 _BESIDE_PLAN = ("parallelism", "max_file_size", "fail_on_rows_outside", "target")
 
 
@@ -59,7 +60,7 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
 def _idle(options: argparse.Namespace, given: Mapping[str, Any]) -> list[Problem]:
     """Return the options of a call that have no effect on a snapshot without data, also those of a default's value."""
     replace = ["--replace"] if options.replace else []
-    return [Problem((name,), NO_DATA) for name in (*(name for name in given if name in DATA_FIELDS), *replace)]
+    return [Problem((name,), _NO_DATA) for name in (*(name for name in given if name in _DATA_FIELDS), *replace)]
 
 
 def _with_problems(what: str, error: PlanError, more: Sequence[Problem]) -> PlanError:
@@ -132,7 +133,7 @@ def named_or_described(
 def _changed(plan: Plan, given: Mapping[str, Any], names: Mapping[str, str]) -> Plan:
     """Return a plan with the fields that a call gives; mistakes in these are the call's, under its options' names."""
     try:
-        if plan.schema_only and (idle := [Problem((name,), NO_DATA) for name in given if name in DATA_FIELDS]):
+        if plan.schema_only and (idle := [Problem((name,), _NO_DATA) for name in given if name in _DATA_FIELDS]):
             raise plan_error("the call", idle)
         return plan.changed(**given)
     except PlanError as error:

@@ -15,8 +15,7 @@ from snapshot_assets.format.actions import Header
 from snapshot_assets.format.header import FileFormat
 from snapshot_assets.format.names import ColumnPath, NameRule, Spellings, column_text, rule_of, table_text
 from snapshot_assets.format.relations import Carrier, DatabaseSchema
-from snapshot_assets.plan.file_parts import Needed
-from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.read_configuration import Needed, load_configuration
 
 
 def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:

@@ -19,11 +19,10 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.units import counted, duration_text
-from snapshot_assets.plan.ad_hoc import plan_name
 from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Configuration
 from snapshot_assets.plan.fields import ALIAS
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.read_configuration import FOLDER_VARIABLE, parse_configuration
+from snapshot_assets.plan.read_configuration import FOLDER_VARIABLE, parse_configuration, plan_name
 from snapshot_assets.plan.references import resolved_option
 
 

@@ -23,10 +23,10 @@ from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
-from snapshot_assets.plan.file_parts import Needed
-from snapshot_assets.plan.plan import Plan, require_range
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.query_fields import is_template
-from snapshot_assets.plan.read_configuration import load_configuration
+from snapshot_assets.plan.read_configuration import Needed, load_configuration
+from snapshot_assets.plan.windows import require_range
 
 _APART = ("name", "source", "to", "storage", "spark", "start_time", "end_time", "chunk_time_window")
 """Fields that are no rules, or are shown apart."""

@@ -28,10 +28,10 @@ from snapshot_assets.pipeline.dagster.dagster_internals import (
     passing_partitions,
     store_results,
 )
-from snapshot_assets.pipeline.dagster.keys import asset_key, chunk_assets
 from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
-from snapshot_assets.pipeline.dagster.partitions import key_of_chunk
-from snapshot_assets.plan.plan import Plan, windows_of
+from snapshot_assets.pipeline.dagster.partitions import asset_key, chunk_assets, key_of_chunk
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import windows_of
 from snapshot_assets.storage.base import ObjectStore
 
 CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "coverage", "file_checksums"

@@ -34,9 +34,15 @@ from snapshot_assets.pipeline.assets.check_results import (
 )
 from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events, failed_partitions
 from snapshot_assets.pipeline.dagster.failures import showing_failures
-from snapshot_assets.pipeline.dagster.keys import asset_key, chunk_assets
 from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
-from snapshot_assets.pipeline.dagster.partitions import chunks_of_run, key_of_chunk, partitions_of, window_of
+from snapshot_assets.pipeline.dagster.partitions import (
+    asset_key,
+    chunk_assets,
+    chunks_of_run,
+    key_of_chunk,
+    partitions_of,
+    window_of,
+)
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore

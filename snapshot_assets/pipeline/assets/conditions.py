@@ -7,8 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.pipeline.dagster.keys import asset_key, exported_assets, sensor_status
-from snapshot_assets.pipeline.dagster.partitions import HOURLY, closing_cron
+from snapshot_assets.pipeline.dagster.partitions import HOURLY, asset_key, closing_cron, exported_assets, sensor_status
 from snapshot_assets.plan.plan import Plan
 
 

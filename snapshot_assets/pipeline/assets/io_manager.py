@@ -1,8 +1,11 @@
-"""The PySpark IO manager: one partition of an asset is one chunk, committed with its checksums."""
+"""The PySpark IO manager: one partition of an asset is one chunk, committed with its checksums.
+
+`shared_resources` has it and the other resources that all plans share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -32,12 +35,23 @@ from snapshot_assets.pipeline.dagster.dagster_internals import (
     requiring_resources,
     store_events,
 )
-from snapshot_assets.pipeline.dagster.failures import showing_failures
-from snapshot_assets.pipeline.dagster.keys import asset_key
-from snapshot_assets.pipeline.dagster.materializations import made_from_versions, materialization, report_chunks
-from snapshot_assets.pipeline.dagster.metadata import schema_metadata
-from snapshot_assets.pipeline.dagster.partitions import window_of
-from snapshot_assets.pipeline.dagster.resources import PLAN, SNAPSHOTS, SPARK, TABLE, snapshots_of
+from snapshot_assets.pipeline.dagster.failures import showing_failures, start_of_run
+from snapshot_assets.pipeline.dagster.metadata import (
+    made_from_versions,
+    materialization,
+    report_chunks,
+    schema_metadata,
+)
+from snapshot_assets.pipeline.dagster.partitions import asset_key, window_of
+from snapshot_assets.pipeline.dagster.resources import (
+    IO_MANAGER,
+    PLAN,
+    SNAPSHOTS,
+    SPARK,
+    TABLE,
+    Snapshots,
+    snapshots_of,
+)
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -317,3 +331,33 @@ def _named(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[TableName, D
         schema, dot, table = name.rpartition(".")
         named[TableName(schema if dot else plan.name, table)] = frame
     return named
+
+
+def shared_resources(configuration: Callable[[], Configuration], *, spark_key: str, **settings: Any) -> dict[str, Any]:
+    """Return the resources that the assets, jobs and schedules of all plans need, by key, apart from Spark.
+
+    Args:
+        configuration: Returns the sources, storage options and plans; called in each run.
+        spark_key: Resource key of the Spark session.
+        **settings: Further attributes of `Snapshots`.
+    """
+
+    class SnapshotsResource(dg.ConfigurableResource[Snapshots]):
+        """Locations and sources of the snapshot plans."""
+
+        # Dagster copies a resource by its fields, which run config shows, so the configuration, with secrets, is none.
+        spark_key: str = Field(description="Resource key of the Spark session.")
+
+        def create_resource(self, context: dg.InitResourceContext) -> Snapshots:
+            """Return what a run shares; nothing is opened."""
+            run_id = context.run.run_id if context.run else ""
+            given = {"started": start_of_run(context), **settings}
+            return Snapshots(configuration(), run_id, spark_key=self.spark_key, **given)
+
+        @contextmanager
+        def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Snapshots]:
+            """Close at the end of the run what its steps opened."""
+            with closing(self.create_resource(context)) as snapshots:
+                yield snapshots
+
+    return {SNAPSHOTS: SnapshotsResource(spark_key=spark_key), IO_MANAGER: SnapshotIOManager(spark_key=spark_key)}

@@ -12,8 +12,8 @@ from snapshot_assets.pipeline.assets.check_results import INTACT
 from snapshot_assets.pipeline.assets.conditions import fresh, when_updated
 from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, StepContext, check_events, store_results
 from snapshot_assets.pipeline.dagster.failures import showing_failures
-from snapshot_assets.pipeline.dagster.keys import asset_key, plan_asset
 from snapshot_assets.pipeline.dagster.metadata import with_sizes
+from snapshot_assets.pipeline.dagster.partitions import asset_key, plan_asset
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, Snapshots, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore

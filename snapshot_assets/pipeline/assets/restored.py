@@ -27,10 +27,23 @@ from snapshot_assets.pipeline.dagster.dagster_internals import (
     store_results,
 )
 from snapshot_assets.pipeline.dagster.failures import showing_failures
-from snapshot_assets.pipeline.dagster.keys import asset_key, asset_keys, plan_asset
-from snapshot_assets.pipeline.dagster.materializations import made_from_seal, materialization
-from snapshot_assets.pipeline.dagster.metadata import first_rows, rates, restored_schema, with_sizes
-from snapshot_assets.pipeline.dagster.partitions import chunks_of_run, key_of, key_of_chunk, partitions_of
+from snapshot_assets.pipeline.dagster.metadata import (
+    first_rows,
+    made_from_seal,
+    materialization,
+    rates,
+    restored_schema,
+    with_sizes,
+)
+from snapshot_assets.pipeline.dagster.partitions import (
+    asset_key,
+    asset_keys,
+    chunks_of_run,
+    key_of,
+    key_of_chunk,
+    partitions_of,
+    plan_asset,
+)
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 

@@ -19,10 +19,14 @@ from snapshot_assets.format.name_texts import written_name, yaml_key, yaml_value
 from snapshot_assets.format.names import NameRule, Spellings, rule_of, table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster.dagster_internals import Context, store_events
-from snapshot_assets.pipeline.dagster.keys import asset_key, shared_settings
-from snapshot_assets.pipeline.dagster.materializations import CODE_VERSION, made_from_versions, materialization
-from snapshot_assets.pipeline.dagster.metadata import with_sizes
-from snapshot_assets.pipeline.dagster.partitions import key_of_chunk, partitions_of
+from snapshot_assets.pipeline.dagster.metadata import made_from_versions, materialization, with_sizes
+from snapshot_assets.pipeline.dagster.partitions import (
+    CODE_VERSION,
+    asset_key,
+    key_of_chunk,
+    partitions_of,
+    shared_settings,
+)
 from snapshot_assets.pipeline.dagster.resources import IO_MANAGER, PLAN, TABLE
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan

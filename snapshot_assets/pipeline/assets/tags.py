@@ -17,8 +17,8 @@ from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.assets.conditions import fresh
 from snapshot_assets.pipeline.dagster.failures import showing_failed_ticks, showing_failures
-from snapshot_assets.pipeline.dagster.keys import asset_key, op_name, plan_asset, sensor_status
-from snapshot_assets.pipeline.dagster.materializations import made_from_versions, materialization
+from snapshot_assets.pipeline.dagster.metadata import made_from_versions, materialization
+from snapshot_assets.pipeline.dagster.partitions import asset_key, op_name, plan_asset, sensor_status
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, time
 import dagster as dg
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.automation.drill import drill_op
 from snapshot_assets.pipeline.automation.maintenance import (
     MaintenanceConfig,
     apply_retention,
@@ -19,9 +18,10 @@ from snapshot_assets.pipeline.automation.maintenance import (
     make_savepoint,
     write_checkpoint,
 )
+from snapshot_assets.pipeline.automation.restores import drill_op
 from snapshot_assets.pipeline.automation.verification import verify_op
 from snapshot_assets.pipeline.dagster.failures import as_failure, joined, showing_failures
-from snapshot_assets.pipeline.dagster.keys import schedule_status
+from snapshot_assets.pipeline.dagster.partitions import schedule_status
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS
 from snapshot_assets.plan.plan import Plan
 

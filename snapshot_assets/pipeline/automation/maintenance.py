@@ -24,7 +24,6 @@ from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.assets.tags import show_tags
 from snapshot_assets.pipeline.dagster.failures import showing_failures
-from snapshot_assets.pipeline.dagster.keys import asset_key
 from snapshot_assets.pipeline.dagster.metadata import (
     checkpoint_metadata,
     compaction_metadata,
@@ -32,6 +31,7 @@ from snapshot_assets.pipeline.dagster.metadata import (
     plan_metadata,
     with_sizes,
 )
+from snapshot_assets.pipeline.dagster.partitions import asset_key
 from snapshot_assets.pipeline.dagster.resources import snapshots_of
 from snapshot_assets.plan.plan import Plan
 

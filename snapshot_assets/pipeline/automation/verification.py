@@ -23,8 +23,8 @@ from snapshot_assets.pipeline.assets.replicas import replica_store
 from snapshot_assets.pipeline.assets.tags import show_tags
 from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events, store_results
 from snapshot_assets.pipeline.dagster.failures import joined, showing_failures
-from snapshot_assets.pipeline.dagster.keys import asset_key
 from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
+from snapshot_assets.pipeline.dagster.partitions import asset_key
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore

@@ -1,6 +1,6 @@
-"""Metadata of chunks, seals, checks and jobs in Dagster's UI, which plots numbers.
+"""Metadata of chunks, seals, checks and jobs in Dagster's UI, and the materializations of chunks and seals.
 
-Numbers are rows, bytes, seconds and rates only. Ids, revisions and all other counts are text.
+Dagster plots numbers. Numbers are rows, bytes, seconds and rates only. Ids, revisions and all other counts are text.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
+from snapshot_assets.pipeline.dagster.dagster_internals import Context, store_events
+from snapshot_assets.pipeline.dagster.partitions import CODE_VERSION, key_of_chunk
+from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.compact.plan import CompactionPlan
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from snapshot_assets.engine.restore.plan import RestorePlan
     from snapshot_assets.engine.restore.steps import FailedStep
 
+NEVER_SEEN = "INITIAL"
+"""Dagster's data version of an asset that it never saw materialized or observed."""
 _PLOTTED = frozenset(("rows", "row", "record", "bytes", "seconds", "second"))
 """Words in the names of numbers that stay numbers."""
 
@@ -274,3 +279,78 @@ def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
             {"chunk": each.chunk, "status": each.status, **totals_of([each])} for each in outcomes
         )
     return with_sizes(metadata)
+
+
+def report_chunks(
+    context: Context,
+    key: dg.AssetKey,
+    plan: Plan,
+    outcomes: Iterable[Outcome],
+    state: State,
+    made_from: Mapping[str, str],
+) -> None:
+    """Store the materializations of the partitions of committed chunks, with the chunks' checksums as their versions.
+
+    Args:
+        context: The step or output.
+        key: The asset that has the partitions.
+        plan: The plan.
+        outcomes: The chunks, of one transaction.
+        state: The catalog's state after it.
+        made_from: Tags; see `made_from_versions`.
+    """
+    events = []
+    for outcome in outcomes:
+        metadata = chunk_metadata(outcome, state)
+        version, partition = metadata["chunk_checksum"], key_of_chunk(plan, outcome.chunk)
+        events.append(materialization(key, metadata, partition, version, made_from))
+    store_events(context, events)
+
+
+def materialization(
+    key: dg.AssetKey,
+    metadata: Mapping[str, Any],
+    partition: str | None = None,
+    version: str = "",
+    made_from: Mapping[str, str] | None = None,
+) -> dg.AssetMaterialization:
+    """Return the materialization of an asset, or of one partition, for `store_events`.
+
+    Args:
+        key: The asset.
+        metadata: The metadata.
+        partition: The partition key; None for an asset without partitions.
+        version: Identifies the data, such as a chunk's checksum: Dagster treats what was made from the same version as
+            up to date.
+        made_from: Tags that tell what it was made from; without them, Dagster shows it as unsynced once an upstream
+            asset was materialized later.
+    """
+    tags = dict(made_from or {})
+    if version:
+        tags |= {"dagster/data_version": version, "dagster/data_version_is_user_provided": "true"}
+    return dg.AssetMaterialization(key, partition=partition, metadata=metadata, tags=tags)
+
+
+def made_from_versions(inputs: Mapping[dg.AssetKey, str]) -> dict[str, str]:
+    """Return the tags of an event of this package's own assets: Dagster shows it as unsynced once an input differs.
+
+    Args:
+        inputs: The version of each upstream asset, none of which has partitions.
+    """
+    tags = {"dagster/code_version": CODE_VERSION}
+    for upstream, known in inputs.items():
+        name = upstream.to_user_string()
+        tags |= {f"dagster/input_data_version/{name}": known, f"dagster/input_event_pointer/{name}": "NULL"}
+    return tags
+
+
+def made_from_seal(instance: dg.DagsterInstance, manifest: dg.AssetKey, checksum: str) -> dict[str, str]:
+    """Return the tags of an event of what was made from a seal, which another deployment may have made.
+
+    Args:
+        instance: The instance that has the event.
+        manifest: The asset of the seals.
+        checksum: That of the seal.
+    """
+    seen = instance.get_latest_materialization_event(manifest) is not None
+    return made_from_versions({manifest: checksum if seen else NEVER_SEEN})

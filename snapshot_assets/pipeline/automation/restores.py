@@ -1,9 +1,10 @@
-"""The op of `<plan>_restore_drill`: restores the newest tag into a scratch database, compares, and drops it."""
+"""Restores that Dagster starts: the job `<plan>_restore` with its sensor, and the op of `<plan>_restore_drill`."""
 
-# Dagster reads the annotations of ops, so they must not be postponed here.
+# Dagster reads the annotations of ops and sensors, so they must not be postponed here.
 import time
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +12,84 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.units import human_seconds
-from snapshot_assets.pipeline.dagster.failures import as_failure
-from snapshot_assets.pipeline.dagster.keys import asset_key
+from snapshot_assets.pipeline.assets.restored import RestoreConfig
+from snapshot_assets.pipeline.dagster.failures import as_failure, failed_before, showing_failed_ticks, why_to_wait
 from snapshot_assets.pipeline.dagster.metadata import first_rows
+from snapshot_assets.pipeline.dagster.partitions import asset_key, op_name, sensor_status
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.restore.compare import ComparedRows
     from snapshot_assets.engine.restore.plan import RestorePlan
+
+_SECONDS = 60
+"""How often the sensor looks for something new."""
+
+_AGAIN = timedelta(hours=1)
+"""How long after a failed restore it is tried again."""
+
+
+def restore_job(plan: Plan) -> Any:
+    """Return the job `<plan>_restore`, which restores the newest seal into the plan's target."""
+    return dg.define_asset_job(
+        f"{plan.name}_restore",
+        selection=dg.AssetSelection.assets(asset_key(plan, "restored")),
+        description=f"Restores the newest seal of `{plan.to}` into {plan.target}: what is missing there, or changed.",
+    )
+
+
+def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
+    """Return the sensor of a plan with `restore_on`.
+
+    It requests each seal or event once, and again each hour while its restore fails. While a run has not ended, it
+    waits.
+    """
+    on = plan.dagster.restore_on
+    assert on is not None
+    sealed = on == "sealed"
+
+    @dg.sensor(
+        name=f"{plan.name}_restore_sensor",
+        job=job,
+        required_resource_keys={SNAPSHOTS},
+        default_status=sensor_status(plan),
+        minimum_interval_seconds=_SECONDS,
+        description=f"Restores each new seal of `{plan.to}`, whoever made it."
+        if sealed
+        else f"Restores the newest seal of `{plan.to}` when `{on}` is materialised.",
+    )
+    @showing_failed_ticks()
+    def restore(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        state = Catalog.open(snapshots_of(context).store(plan.name)).state
+        if state.newest_seal is None:
+            return dg.SkipReason(f"{plan.to} has no sealed snapshot.")
+        new = _seal(state) if sealed else _event(context.instance, dg.AssetKey(on.split("/")))
+        if waiting := why_to_wait(context, job.name):
+            return dg.SkipReason(waiting)
+        if not new or (new == context.cursor and not failed_before(context.instance, job.name, _AGAIN)):
+            return dg.SkipReason(f"Nothing new: {context.cursor or f'{on} was never materialised'}.")
+        context.update_cursor(new)
+        return dg.RunRequest(run_config=dg.RunConfig(ops={op_name(plan, "restored"): RestoreConfig(replace=True)}))
+
+    return restore
+
+
+def _seal(state: State) -> str:
+    assert state.newest_seal is not None
+    return f"{state.location_id} {state.newest_seal.revision}"
+
+
+def _event(instance: dg.DagsterInstance, key: dg.AssetKey) -> str:
+    """Return the newest materialization of an asset; "" without one."""
+    records = instance.fetch_materializations(key, limit=1).records
+    return f"{key.to_user_string()} {records[0].storage_id}" if records else ""
+
 
 _REMEDY = (
     "The drill's database is dropped, and the location is as before. Once the cause is gone, launch the drill again: it"
