@@ -19,7 +19,7 @@ from snapshot_assets.cli.spark import (
     start_spark_early,
 )
 from snapshot_assets.databases.open import kind_of
-from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import counted, human_bytes
 from snapshot_assets.plan.configuration import Configuration

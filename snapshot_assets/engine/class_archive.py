@@ -66,18 +66,13 @@ def _dump(file: Path, rows: Path) -> None:
     except PySparkRuntimeError as error:  # that JVM does not start, unless Java is not there at all
         raise PlanError(f"{_NO_ARCHIVE} ({error})") from None
     try:
-        _load_classes(spark, rows)
+        ids = send_package(spark).range(0, 8, 1, 2)  # runs what exports, imports and compactions run
+        ids.mapInArrow(_same, "id long").write.parquet(str(rows))
+        spark.read.parquet(str(rows)).groupBy("id").count().toArrow()
     finally:
         _stop(spark)
     if not file.exists():
         raise PlanError(_NO_ARCHIVE)
-
-
-def _load_classes(spark: SparkSession, folder: Path) -> None:
-    """Run what exports, imports and compactions run."""
-    rows = send_package(spark).range(0, 8, 1, 2)
-    rows.mapInArrow(_same, "id long").write.parquet(str(folder))
-    spark.read.parquet(str(folder)).groupBy("id").count().toArrow()
 
 
 def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

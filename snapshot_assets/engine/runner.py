@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.engine.executors import prepare_session, reporting_waits
-from snapshot_assets.engine.export.tasks import ChunkResult, Task, write_table
+from snapshot_assets.engine.export.tasks import ChunkWork, Outcome, Task, write_table
 from snapshot_assets.engine.reports import Driver, Report, Reports, reporter, reporting
 from snapshot_assets.engine.session import Session, cancel_jobs, driver_addresses, spark_errors, tagged_jobs, task_frame
 from snapshot_assets.errors import InterruptedTaskError, SnapshotError
@@ -108,13 +108,11 @@ class SparkRunner:
 
         return self._collect(spark, task_frame(spark, items, _RESULT, run))
 
-    def run_frames(
-        self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
-    ) -> Iterable[ChunkResult]:
-        """Write DataFrames as one chunk; each partition writes its own files. See `Runner.run_frames`."""
+    def run_frames(self, task: Task, work: ChunkWork) -> Iterable[Outcome]:
+        """Write a chunk's DataFrames; each partition writes its own files. See `Runner.run_frames`."""
         spark, driver = self._started()
-        for table, frame in frames:
-            write = partial(_write_frame, task, chunk, window, table, driver)
+        for table, frame in work.frames:
+            write = partial(_write_frame, task, work.chunk, work.window, table, driver)
             yield from self._collect(spark, frame.mapInArrow(write, _RESULT))
 
     def _started(self) -> tuple[SparkSession, Driver | None]:
@@ -201,10 +199,10 @@ def _write_frame(
     try:
         with reporting(driver), reporter().work(chunk):
             files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
-        result = ChunkResult(chunk, opened_at, tuple(files), seconds=time.monotonic() - started)
+        outcome = Outcome(chunk, "read", tuple(files), time.monotonic() - started, opened_at=opened_at)
     except SnapshotError as error:
-        result = ChunkResult(chunk, opened_at, error=error)
-    yield _as_batch([result])
+        outcome = Outcome(chunk, "failed", error=error)
+    yield _as_batch([outcome])
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 
 TASK_MODULES = (
     "snapshot_assets.engine.export.tasks",
-    "snapshot_assets.engine.files.partitions",
     "snapshot_assets.engine.files.write",
 )
 """Modules that every task of an export imports."""

@@ -11,7 +11,7 @@ import dagster as dg
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replication.replicate import Replication
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import NameRule

@@ -15,8 +15,8 @@ import duckdb
 import pytest
 
 from snapshot_assets.cli import main
-from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan

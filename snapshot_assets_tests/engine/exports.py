@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ import duckdb
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.databases.protocol.source import DatabaseAddress
-from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.export.tasks import ChunkResult, Task
+from snapshot_assets.engine.export.tasks import Outcome, Task
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import SnapshotError
@@ -42,13 +40,13 @@ class FailingRunner(InlineRunner):
     lost: list[SnapshotError] = field(default_factory=list)
     attempts: list[list[int]] = field(default_factory=list)
 
-    def map(self, function: Any, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+    def map(self, function: Any, tasks: Sequence[Task]) -> Iterable[Outcome]:
         self.attempts.append([work.chunk for task in tasks for work in task.works])
         if self.lost:
             raise self.lost.pop(0)
         for result in super().map(function, tasks):
             errors = self.errors.get(result.chunk)
-            yield ChunkResult(result.chunk, datetime.now(UTC), error=errors.pop(0)) if errors else result
+            yield Outcome(result.chunk, "failed", error=errors.pop(0)) if errors else result
 
 
 def show_progress(catalog: Catalog) -> None:

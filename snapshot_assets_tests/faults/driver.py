@@ -30,7 +30,7 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.export.tasks import ChunkResult, Task
+from snapshot_assets.engine.export.tasks import Outcome, Task
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
@@ -54,7 +54,7 @@ class Recorder(InlineRunner):
 
     read: list[int] = field(default_factory=list)
 
-    def map(self, function: Any, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+    def map(self, function: Any, tasks: Sequence[Task]) -> Iterable[Outcome]:
         self.read += [work.chunk for task in tasks for work in task.works]
         return super().map(function, tasks)
 

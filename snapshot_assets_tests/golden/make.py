@@ -34,7 +34,7 @@ from snapshot_assets.engine.compact.plan import plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_table
+from snapshot_assets.engine.export.tasks import Outcome, Provenance, write_table
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.documents import FORMAT_VERSION
@@ -146,7 +146,7 @@ class Exporter:
             for file in write_table(self.store, origin, chunk, window, schema.table(name), table.to_batches(), 1 << 28)
         ]
         superseded = sorted({known.file.attempt for known in catalog.state.live_files(chunk)})
-        receipt = origin.receipt(ChunkResult(chunk, opened_at, tuple(files)), tuple(superseded))
+        receipt = origin.receipt(Outcome(chunk, "read", tuple(files), opened_at=opened_at), tuple(superseded))
         refs = (write_receipt(self.store, receipt),)
         done = rules.FinishedChunk(chunk, receipt.files, refs, opened_at, receipt.fence, "run", live or None)
         assert catalog.commit(rules.complete_chunks(catalog.token(), [done], catalog.now))

@@ -30,9 +30,8 @@ from snapshot_assets.cli.spark import (
     start_spark_early,
 )
 from snapshot_assets.databases.open import kind_of
-from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.restorable import restore_warnings
-from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, skipped_text
+from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, restore_warnings, skipped_text
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.format.kinds import code_by_kind, kinds_text, uncarried_by_kind
 from snapshot_assets.format.layout import UNTIMED_CHUNK

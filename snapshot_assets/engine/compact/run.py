@@ -21,7 +21,7 @@ from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_c
 from snapshot_assets.catalog.receipts import CompactedTable, Compaction, Receipt, write_young_receipt
 from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan, Group
-from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_table
+from snapshot_assets.engine.export.tasks import Outcome, Provenance, write_table
 from snapshot_assets.engine.files.read import check_hash, read_batches
 from snapshot_assets.engine.files.sorting import sorted_batches
 from snapshot_assets.engine.jobs import (
@@ -379,10 +379,11 @@ class _Work:
         newest = max(group.schema_id for group in job.groups)
         origin = replace(self._provenance(newest), fence=job.chunk.fence)
         opened_at = min(part.opened_at for part in parts)
-        result = ChunkResult(job.chunk.id, opened_at, tuple(sorted(files, key=lambda file: file.path)))
+        ordered = tuple(sorted(files, key=lambda file: file.path))
+        outcome = Outcome(job.chunk.id, "read", ordered, opened_at=opened_at)
         supersedes = tuple(sorted({file.attempt for group in job.groups for file in group.files}))
         compaction = Compaction(self.plan.options.dedupe, tuple(tables))
-        return replace(origin.receipt(result, supersedes), compaction=compaction)
+        return replace(origin.receipt(outcome, supersedes), compaction=compaction)
 
 
 def _checked(job: ChunkCompaction, parts: Sequence[Merged]) -> list[Merged]:

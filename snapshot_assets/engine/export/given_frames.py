@@ -35,19 +35,20 @@ def described_frames(
             column that is not there, or twice.
     """
     spellings = Spellings(rule_of(committed.database), (table.table_name for table in committed.tables))
-    named = {chunk: _named(frames, spellings) for chunk, frames in chunks.items()}
+    named = {chunk: _spell_names(frames, spellings) for chunk, frames in chunks.items()}
     every: dict[TableName, StructType] = {}
     for frames in named.values():
         for name, frame in frames.items():
-            columns_of_frame = _nullable(frame.schema)
-            _refuse_other_columns(name, every.setdefault(name, columns_of_frame), columns_of_frame)
+            fields = frame.schema.fields
+            nullable = StructType([StructField(each.name, each.dataType, True, each.metadata) for each in fields])
+            _refuse_other_columns(name, every.setdefault(name, nullable), nullable)
     rule, refusals = rule_of("spark"), Refusals()
     _refuse_unknown_columns(selection, every, {table.table_name for table in committed.tables}, rule)
     refuse_equal_names(selection, rule, refusals)
     refusals.raise_any()
     columns = {name: schema.names for name, schema in every.items()}
-    chosen = SpelledNames(rule, {name.schema for name in every}, columns).selection(selection)
-    tables = {name: schema_table(name, schema, chosen) for name, schema in every.items()}
+    spelled = SpelledNames(rule, {name.schema for name in every}, columns).selection(selection)
+    tables = {name: schema_table(name, schema, spelled) for name, schema in every.items()}
     by_name = {table.table_name: table for table in committed.tables} | tables
     schema = committed.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
     exact = {
@@ -55,10 +56,6 @@ def described_frames(
         for chunk, frames in named.items()
     }
     return schema, exact
-
-
-def _nullable(schema: StructType) -> StructType:
-    return StructType([StructField(field.name, field.dataType, True, field.metadata) for field in schema.fields])
 
 
 def _refuse_other_columns(name: TableName, first: StructType, other: StructType) -> None:
@@ -105,7 +102,7 @@ def _refuse_unknown_columns(
             )
 
 
-def _named(frames: Mapping[TableName, DataFrame], spellings: Spellings[TableName]) -> dict[TableName, DataFrame]:
+def _spell_names(frames: Mapping[TableName, DataFrame], spellings: Spellings[TableName]) -> dict[TableName, DataFrame]:
     """Return DataFrames by the names that their tables have in the snapshot."""
     given: dict[TableName, TableName] = {}
     for name in frames:

@@ -26,8 +26,7 @@ from snapshot_assets.databases.protocol.source import (
 )
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
-from snapshot_assets.engine.export.tasks import ChunkPlan, ChunkWork, Frame, timeless_rows_error
-from snapshot_assets.engine.export.withheld import withheld
+from snapshot_assets.engine.export.tasks import ChunkWork, Frame, hide_values, timeless_rows_error
 from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
     ConsistencyLostError,
@@ -73,11 +72,11 @@ class Planner:
         assert self.state.header is not None
         return self.state.header
 
-    def plan(self, chunk: int) -> ChunkPlan:
+    def plan(self, chunk: int) -> ChunkWork:
         """Return how a chunk is read."""
         raise NotImplementedError
 
-    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
+    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkWork]:
         """Plan chunks in order, each when it is taken."""
         return map(self.plan, chunks)
 
@@ -117,7 +116,7 @@ class ScanPlanner(Planner):
     most_parts: Callable[[], int] = lambda: 1
     split_by: str | None = None
 
-    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
+    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkWork]:
         """Plan chunks in order, each when it is taken; windows in a row that are small are estimated together.
 
         Raises:
@@ -129,11 +128,13 @@ class ScanPlanner(Planner):
             row = [todo.popleft()]
             while todo and len(row) < most and todo[0] == row[-1] + 1 and row[0] != UNTIMED_CHUNK:
                 row.append(todo.popleft())
-            plans = self._plans_of(row)
-            for plan in plans:
-                works = (replace(work, counts=counts[plan.chunk]) for work in plan.works)
-                yield replace(plan, works=tuple(works))
-            most = min(2 * most, MANY_WINDOWS) if sum(plan.size for plan in plans) < SMALL_CHUNK else 1
+            size = self._size_together(row) if len(row) > 1 and self.split_by is None else SMALL_CHUNK
+            if size < SMALL_CHUNK:
+                works = [replace(self._work(chunk), size=size // len(row)) for chunk in row]
+            else:
+                works = [self.plan(chunk) for chunk in row]
+            yield from (replace(work, counts=counts[work.chunk]) for work in works)
+            most = min(2 * most, MANY_WINDOWS) if sum(work.size for work in works) < SMALL_CHUNK else 1
 
     def _counts(self, chunks: Sequence[int]) -> dict[int, dict[TableName, int]]:
         """Return the rows of each chunk by table, as the database counts them."""
@@ -173,13 +174,7 @@ class ScanPlanner(Planner):
             return [None]
 
     def _text(self, error: SnapshotError) -> str:
-        return scrub(str(withheld(error) if self.header.hidden else error))
-
-    def _plans_of(self, row: Sequence[int]) -> list[ChunkPlan]:
-        size = self._size_together(row) if len(row) > 1 and self.split_by is None else SMALL_CHUNK
-        if size >= SMALL_CHUNK:
-            return [self.plan(chunk) for chunk in row]
-        return [ChunkPlan(chunk, (self._work(chunk),), size // len(row)) for chunk in row]
+        return scrub(str(hide_values(error) if self.header.hidden else error))
 
     def _size_together(self, row: Sequence[int]) -> int:
         """Return the estimated bytes of windows in a row; `SMALL_CHUNK` if some window cannot be estimated."""
@@ -198,27 +193,26 @@ class ScanPlanner(Planner):
 
     def _work(self, chunk: int) -> ChunkWork:
         allowed = self.header.null_time == "chunk0"
-        return ChunkWork(chunk, self.window_text(chunk), self.scans(chunk), timeless_allowed=allowed)
+        return ChunkWork(chunk, self.window_text(chunk), (self.scans(chunk),), timeless_allowed=allowed)
 
-    def plan(self, chunk: int) -> ChunkPlan:
+    def plan(self, chunk: int) -> ChunkWork:
         """Return how a chunk is read.
 
         Raises:
             SnapshotError: The source is lost, out of reach or denied, or a table is gone.
         """
         work = self._work(chunk)
+        [scans] = work.scans
         try:
-            sizes = [self.database.estimate(scan) for scan in work.scans]
+            sizes = [self.database.estimate(scan) for scan in scans]
             if not sizes or (sum(sizes) < SMALL_CHUNK and self.split_by is None):
-                return ChunkPlan(chunk, (work,), sum(sizes))
-            tasks = list(self._tasks(zip(work.scans, sizes, strict=True)))
+                return replace(work, size=sum(sizes))
+            return replace(work, scans=tuple(self._tasks(zip(scans, sizes, strict=True))), size=sum(sizes))
         except _OF_THE_SOURCE:
             raise
         except SnapshotError as error:
             _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, self._text(error))
-            return ChunkPlan(chunk, (work,), SMALL_CHUNK)
-        works = tuple(replace(work, scans=scans, whole=len(tasks) == 1) for scans in tasks)
-        return ChunkPlan(chunk, works, sum(sizes))
+            return replace(work, size=SMALL_CHUNK)
 
     def _tasks(self, sized: Iterable[tuple[Scan, int]]) -> Iterator[tuple[Scan, ...]]:
         """Divide scans, given with their bytes, into those of each task: small ones share one, as small chunks do."""
@@ -256,9 +250,9 @@ class GivenFrames(Planner):
 
     frames: Mapping[int, tuple[Frame, ...]]
 
-    def plan(self, chunk: int) -> ChunkPlan:
+    def plan(self, chunk: int) -> ChunkWork:
         """Return how a chunk is read."""
-        return ChunkPlan(chunk, window=self.window_text(chunk), frames=self.frames[chunk])
+        return ChunkWork(chunk, self.window_text(chunk), frames=self.frames[chunk])
 
 
 @dataclass(frozen=True)
@@ -267,14 +261,14 @@ class FramePlanner(Planner):
 
     catalog: SparkCatalogDatabase
 
-    def plan(self, chunk: int) -> ChunkPlan:
+    def plan(self, chunk: int) -> ChunkWork:
         """Return how a chunk is read. Nothing is read yet.
 
         Raises:
             SnapshotError: The catalog cannot be reached, or a table is gone or changed.
         """
         check = self._refuse_timeless if chunk == UNTIMED_CHUNK and self.header.null_time == "fail" else None
-        return ChunkPlan(chunk, window=self.window_text(chunk), frames=self._frames(chunk), check=check)
+        return ChunkWork(chunk, self.window_text(chunk), frames=self._frames(chunk), check=check)
 
     def _frames(self, chunk: int) -> tuple[Frame, ...]:
         frames = [(scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk)]

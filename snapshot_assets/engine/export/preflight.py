@@ -13,7 +13,7 @@ from snapshot_assets.databases.protocol.source import AllRows, Rows, SchemaSourc
 from snapshot_assets.databases.selection.hidden import hides
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema
-from snapshot_assets.engine.export.withheld import withholding
+from snapshot_assets.engine.export.tasks import hiding_values
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header, RowsOutside
@@ -103,7 +103,7 @@ def check_rows(
     for table in schema.tables:
         rows: list[Rows] = timed if table.time_index is not None else [AllRows()] if untimed else []
         if rows and not is_query(table):
-            with withholding(hides(plan.selection)):
+            with hiding_values(hides(plan.selection)):
                 unfit = source.unfit(table, rows)
             for error in unfit:
                 refusals.note(error)

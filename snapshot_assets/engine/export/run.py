@@ -23,14 +23,12 @@ from snapshot_assets.catalog.state.totals import refuse_recorded
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.hidden import hides
-from snapshot_assets.engine.export.chunks import Outcome, export_chunks
+from snapshot_assets.engine.export.chunks import Export, Runner, export_chunks
 from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
 from snapshot_assets.engine.export.preflight import checked_schemas, outside_of, require_table_assets
-from snapshot_assets.engine.export.run_tasks import Export, Runner
 from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, spelled_plan, start_snapshot
-from snapshot_assets.engine.export.tasks import Provenance, Task
-from snapshot_assets.engine.export.withheld import withholding
+from snapshot_assets.engine.export.tasks import Outcome, Provenance, Task, hiding_values
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
@@ -115,7 +113,7 @@ class ExportRun:
     @contextmanager
     def _open_source(self) -> Iterator[Source]:
         with (
-            withholding(hides(self.plan.selection)),
+            hiding_values(hides(self.plan.selection)),
             open_source(self.address, self.session, self._most_parts, self.plan.split_by) as source,
         ):
             yield source
@@ -276,14 +274,13 @@ class OpenExport:
             catalog=self.catalog,
             token=self.token,
             task=Task(address, self.catalog.store, self._provenance(), (), run.plan.file_size),
+            plan=self.make_planner(self.catalog.state, self.schema).plans,
             runner=run.runner,
             parallelism=run._parallelism,
-            replace=replace_completed,
-            status="replaced" if replace_completed else "exported",
             retry=run.retry,
             keep_empty=run.plan.kind == "query" and not run.plan.windowed,
         )
-        yield from export_chunks(export, self.make_planner(self.catalog.state, self.schema).plans, chunks)
+        yield from export_chunks(export, chunks, replace_completed=replace_completed)
 
     def _provenance(self) -> Provenance:
         state = self.catalog.state

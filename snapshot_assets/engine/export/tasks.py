@@ -1,4 +1,4 @@
-"""Tasks of an export: plain functions that also run without Spark.
+"""The work of a chunk, its outcome, and the task of an export: a plain function that also runs without Spark.
 
 A task is data: it is pickled into the closure, secrets included, and opens its own database connection and store. Rows
 go from the database to the file inside the task; only metadata of files comes back.
@@ -9,29 +9,35 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
+from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.engine.files.target import FileTarget
+from snapshot_assets.engine.jobs import FileSums
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
+from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.format.actions import DataFile, Header, ObjectRef
 from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.header import format_of
-from snapshot_assets.format.layout import data_file_stem, new_attempt
+from snapshot_assets.format.layout import UNTIMED_CHUNK, data_file_stem, new_attempt
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_KEPT = ("sqlstate", "table", "column", "chunk", "remedy")
+"""Attributes of errors that hold no values of rows."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +67,17 @@ class Provenance:
     header: Header | None = None
     version: int = FORMAT_VERSION
 
-    def receipt(self, part: ChunkResult, supersedes: tuple[str, ...] = ()) -> Receipt:
-        """Return the receipt of a finished chunk."""
+    def receipt(self, outcome: Outcome, supersedes: tuple[str, ...] = ()) -> Receipt:
+        """Return the receipt of a chunk that was read."""
         return Receipt(
             snapshot_id=self.snapshot_id,
             base_revision=self.base_revision,
             schema_sha256=self.schema_sha256,
-            chunk=part.chunk,
+            chunk=outcome.chunk,
             attempt=new_attempt(),
-            opened_at=part.opened_at,
+            opened_at=outcome.opened_at,
             fence=dict(self.fence),
-            files=part.files,
+            files=outcome.files,
             supersedes=supersedes,
             run=self.run,
             location_id=self.location_id,
@@ -80,24 +86,48 @@ class Provenance:
         )
 
 
+Frame = tuple[Table, Any]
+"""A table's document, and the DataFrame with its rows."""
+
+
 @dataclass(frozen=True)
 class ChunkWork:
-    """The scans of one chunk, or of a part of it, that one task runs.
+    """One chunk to export, as planned; or the part of it that one task reads.
 
     Attributes:
         window: The window as text, for footers; "" for chunk 0.
+        scans: The scans of each task that reads the chunk; a part has one task.
+        size: Estimated bytes; small chunks share a task.
         whole: Whether these are all scans of the chunk; then the task writes its receipt.
         timeless_allowed: Whether rows without a finite time may be exported; otherwise such a row fails the chunk.
         counts: Rows of the whole chunk by table, as the database counts them; see `Database.count_rows`.
+        frames: DataFrames with the rows, instead of scans.
+        check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
+        status: Status of the outcome once the chunk is committed.
+        replaces: The files that the commit removes; None if the chunk must not be completed yet.
     """
 
     chunk: int
-    window: str
-    scans: tuple[Scan, ...]
+    window: str = ""
+    scans: tuple[tuple[Scan, ...], ...] = ()
+    size: int = 0
     whole: bool = True
     timeless_allowed: bool = True
-    supersedes: tuple[str, ...] = ()
     counts: Mapping[TableName, int] = field(default_factory=dict)
+    frames: tuple[Frame, ...] = ()
+    check: Callable[[], None] | None = None
+    status: str = "exported"
+    replaces: tuple[DataFile, ...] | None = None
+
+    @property
+    def parts(self) -> list[ChunkWork]:
+        """The work of each task."""
+        return [replace(self, scans=(scans,), whole=len(self.scans) == 1) for scans in self.scans]
+
+    @property
+    def supersedes(self) -> tuple[str, ...]:
+        """The attempts whose files the commit removes."""
+        return tuple(sorted({file.attempt for file in self.replaces or ()}))
 
     def check_counts(self, files: Iterable[DataFile]) -> None:
         """Compare the rows that the chunk's tasks wrote with those that the database counted.
@@ -120,25 +150,35 @@ class ChunkWork:
                 )
 
 
-Frame = tuple[Table, Any]
-"""A table's document, and the DataFrame with its rows."""
-
-
 @dataclass(frozen=True)
-class ChunkPlan:
-    """How one chunk is read: one work per task, or DataFrames.
+class Outcome(FileSums):
+    """Outcome of a chunk, or of the part of it that one task read.
 
     Attributes:
-        size: Estimated bytes; small chunks share a task.
-        check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
+        status: `exported`, `replaced` (it was completed before, and is exported again), `repaired` (its files were
+            damaged), `adopted` (an earlier attempt's receipt), `present` (completed before), or `failed`; `read` until
+            it is committed.
+        seconds: Time of the slowest task, reading and writing.
+        faults: What was damaged.
+        hashed: Whether this run hashed all its files, as it wrote or read them.
+        opened_at: When the first file may have been opened.
+        receipt: Reference of the receipt, where one task read the whole chunk.
     """
 
     chunk: int
-    works: tuple[ChunkWork, ...] = ()
-    size: int = 0
-    window: str = ""
-    frames: tuple[Frame, ...] = ()
-    check: Callable[[], None] | None = None
+    status: str
+    files: tuple[DataFile, ...] = ()
+    seconds: float = 0.0
+    error: SnapshotError | None = None
+    faults: tuple[Fault, ...] = ()
+    hashed: bool = True
+    opened_at: datetime = field(default_factory=lambda: datetime.now(UTC), compare=False)
+    receipt: ObjectRef | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether people count the chunk: each is counted, except chunk 0 if it is empty."""
+        return self.chunk != UNTIMED_CHUNK or bool(self.files) or self.error is not None
 
 
 @dataclass(frozen=True)
@@ -152,62 +192,46 @@ class Task:
     max_file_size: int
 
 
-@dataclass(frozen=True)
-class ChunkResult:
-    """Result of one chunk's work: its files, or its error.
-
-    Attributes:
-        opened_at: When the first file may have been opened.
-        receipt: Reference of the receipt, where the work was the whole chunk.
-        seconds: Duration.
-    """
-
-    chunk: int
-    opened_at: datetime
-    files: tuple[DataFile, ...] = ()
-    receipt: ObjectRef | None = None
-    error: SnapshotError | None = None
-    seconds: float = 0.0
-
-
-def run_task(task: Task) -> Iterator[ChunkResult]:
+def run_task(task: Task) -> Iterator[Outcome]:
     """Run a task's works one after the other; a failed work does not stop the others."""
     try:
         database = open_database(task.address)
     except SnapshotError as error:
-        yield from (ChunkResult(work.chunk, datetime.now(UTC), error=error) for work in task.works)
+        yield from (Outcome(work.chunk, "failed", error=error) for work in task.works)
         return
     with closing(database):
         for work in task.works:
             yield _run_work(task, work, database)
 
 
-def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
+def _run_work(task: Task, work: ChunkWork, database: Database) -> Outcome:
     opened_at, started = datetime.now(UTC), time.monotonic()
+    files: list[DataFile] = []
     try:
         with reporter().work(work.chunk, database.interrupt):
-            files = tuple(file for scan in work.scans for file in _export_scan(task, work, scan, database))
-        result = ChunkResult(work.chunk, opened_at, files)
+            for scan in chain.from_iterable(work.scans):
+                refused = isinstance(scan.rows, TimelessRows) and not work.timeless_allowed
+                with database.scan(scan) as batches:
+                    files += write_table(
+                        task.store,
+                        task.provenance,
+                        work.chunk,
+                        work.window,
+                        scan.table,
+                        _refuse_rows(scan.table, batches) if refused else batches,
+                        task.max_file_size,
+                    )
+        outcome = Outcome(work.chunk, "read", tuple(files), opened_at=opened_at)
         if work.whole:
             work.check_counts(files)
-            receipt = task.provenance.receipt(result, work.supersedes)
-            result = replace(result, receipt=write_young_receipt(task.store, receipt, datetime.now(UTC)))
-        return replace(result, seconds=time.monotonic() - started)
+            receipt = task.provenance.receipt(outcome, work.supersedes)
+            outcome = replace(outcome, receipt=write_young_receipt(task.store, receipt, datetime.now(UTC)))
+        return replace(outcome, seconds=time.monotonic() - started)
     except SnapshotError as error:
-        return ChunkResult(work.chunk, opened_at, error=error)
+        return Outcome(work.chunk, "failed", error=error)
     except Exception as error:  # an error of a driver or of Arrow fails only this chunk
         described = TaskFailedError(f"{type(error).__name__}: {error}", chunk=work.chunk)
-        return ChunkResult(work.chunk, opened_at, error=described)
-
-
-def _export_scan(task: Task, work: ChunkWork, scan: Scan, database: Database) -> list[DataFile]:
-    with database.scan(scan) as scanned:
-        batches = scanned
-        if isinstance(scan.rows, TimelessRows) and not work.timeless_allowed:
-            batches = _refuse_rows(scan.table, scanned)
-        return write_table(
-            task.store, task.provenance, work.chunk, work.window, scan.table, batches, task.max_file_size
-        )
+        return Outcome(work.chunk, "failed", error=described)
 
 
 def write_table(
@@ -228,8 +252,7 @@ def write_table(
     Returns:
         Its files; without rows none, or with `keep_empty` one.
     """
-    from snapshot_assets.engine.files.partitions import partitions
-    from snapshot_assets.engine.files.write import write_files
+    from snapshot_assets.engine.files.write import partitions, write_files
 
     attempt, header = new_attempt(), provenance.header
     target = FileTarget(
@@ -277,3 +300,37 @@ def timeless_rows_error(table: Table) -> DatabaseError:
         "null_time: fail. Correct the rows, or write null_time: chunk0 to export them in chunk 0.",
         table=table_text(table.table_name),
     )
+
+
+def hide_values(error: SnapshotError) -> SnapshotError:
+    """Return an error of the same kind without the database's text; errors that have none are returned as they are.
+
+    A server quotes values in its errors, also those of hidden columns: `invalid input syntax for type integer: "…"`.
+    Locations and reports of plans that hide values must not show them.
+
+    Args:
+        error: An error of a task or of a source, whose attribute `doing` says that its text is a database's.
+    """
+    doing = error.attributes.get("doing")
+    if doing is None and not isinstance(error, TaskFailedError | TaskLostError):
+        return error
+    state = f" with SQLSTATE {error.attributes['sqlstate']}" if error.attributes.get("sqlstate") else ""
+    message = (
+        f"{doing or 'A task of the export'} failed{state}. The text of the error may hold values that the plan hides,"
+        " so it is left out here: the log of the database has it, or a query with the plan's masks."
+    )
+    message += f" {remedy}" if (remedy := error.attributes.get("remedy")) else ""
+    kept = {name: error.attributes[name] for name in _KEPT if name in error.attributes}
+    return type(error)(message, **kept)
+
+
+@contextmanager
+def hiding_values(hidden: bool) -> Iterator[None]:
+    """Raise errors inside without the database's text, if a plan hides anything."""
+    try:
+        yield
+    except SnapshotError as error:
+        safe = hide_values(error) if hidden else error
+        if safe is error:
+            raise
+        raise safe from None

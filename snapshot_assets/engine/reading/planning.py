@@ -24,8 +24,7 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection.selection import check_relation, suggestion
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.files.parquet.reader import ChooseGroups
-from snapshot_assets.engine.files.parquet.row_groups import BATCH_ROWS
+from snapshot_assets.engine.files.parquet.reader import BATCH_ROWS, ChooseGroups
 from snapshot_assets.engine.files.parquet.statistics import row_groups
 from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
 from snapshot_assets.engine.reading.options import ReadOptions

@@ -14,7 +14,7 @@ from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Report
-from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
 from snapshot_assets.format.units import counted, time_text

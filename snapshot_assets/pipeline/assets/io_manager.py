@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import hints_written
 from snapshot_assets.catalog.schemas import read_schema
-from snapshot_assets.engine.export.chunks import Outcome, completed_chunks
+from snapshot_assets.engine.export.chunks import completed_chunks
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK

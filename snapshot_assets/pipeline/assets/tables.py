@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_texts import written_name, yaml_key, yaml_value

@@ -14,9 +14,9 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import SealDepth
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.engine.export.start_snapshot import open_windows_text
+from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import counted
 from snapshot_assets.pipeline.assets.conditions import fresh, is_automated

@@ -21,7 +21,7 @@ from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.engine.export.copy import copy
-from snapshot_assets.engine.files.partitions import partitions
+from snapshot_assets.engine.files.write import partitions
 from snapshot_assets.errors import (
     DatabaseError,
     ExportFailedError,

@@ -9,17 +9,14 @@ from hypothesis import strategies as st
 from snapshot_assets.databases.protocol.source import AllRows, TimelessRows, WindowRows
 from snapshot_assets.engine.export import chunks as engine_export
 from snapshot_assets.engine.export import planning
-from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, Outcome, _job_bytes
-from snapshot_assets.engine.export.tasks import ChunkWork
+from snapshot_assets.engine.export.chunks import SMALL_CHUNK, _job_bytes
+from snapshot_assets.engine.export.tasks import ChunkWork, Outcome
 from snapshot_assets.engine.jobs import JOB_BYTES, Failures, Pace, shared_jobs, side_by_side
 from snapshot_assets_tests.engine.exports import FailingRunner
 
 _sizes = st.one_of(st.integers(0, 3 * SMALL_CHUNK), st.just(0), st.integers(0, 1000))
 _plans = st.lists(st.tuples(_sizes, st.integers(0, 3)), max_size=120).map(
-    lambda drawn: [
-        ChunkPlan(number, tuple(ChunkWork(number, "", ()) for _ in range(works)), size)
-        for number, (size, works) in enumerate(drawn)
-    ]
+    lambda drawn: [ChunkWork(number, scans=((),) * works, size=size) for number, (size, works) in enumerate(drawn)]
 )
 
 
@@ -34,7 +31,7 @@ def test_jobs_hold_every_chunk_once_and_only_small_ones_share_one_within_its_lim
     for job, limit in zip(jobs, most, strict=True):
         assert 0 < len(job) <= limit
         if len(job) > 1:
-            assert all(plan.size < SMALL_CHUNK and len(plan.works) == 1 for plan in job)
+            assert all(plan.size < SMALL_CHUNK and len(plan.scans) == 1 for plan in job)
             assert sum(plan.size for plan in job) <= JOB_BYTES
 
 
@@ -44,7 +41,7 @@ def test_chunks_are_planned_when_a_job_needs_them():
     def plans():
         for number in range(100):
             planned.append(number)
-            yield ChunkPlan(number, (ChunkWork(number, "", ()),), 1)
+            yield ChunkWork(number, scans=((),), size=1)
 
     jobs = shared_jobs(plans(), _job_bytes, Pace(8))
     assert len(next(jobs)) == 8
@@ -123,11 +120,11 @@ def test_small_tables_of_a_large_chunk_share_tasks(place, monkeypatch):
         planner = export.make_planner(export.catalog.state, export.schema)
         whole = planner.plan(0)
         monkeypatch.setattr(planning, "SMALL_CHUNK", whole.size // 4)
-        plan = planner.plan(0)
-        sizes = [sum(map(planner.database.estimate, work.scans)) for work in plan.works]
-    assert [scan for work in plan.works for scan in work.scans] == list(whole.works[0].scans)
-    assert 4 <= len(plan.works) <= 8
+        work = planner.plan(0)
+        sizes = [sum(map(planner.database.estimate, scans)) for scans in work.scans]
+    assert [scan for scans in work.scans for scan in scans] == list(whole.scans[0])
+    assert 4 <= len(work.scans) <= 8
     assert max(sizes) <= whole.size // 4
-    assert not any(work.whole for work in plan.works)
+    assert not any(part.whole for part in work.parts)
     exported = {file.table: file.rows for file in place.export()[0].files}
     assert {f"small{number}": 1 for number in range(40)}.items() <= exported.items()

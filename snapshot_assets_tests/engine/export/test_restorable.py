@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot_assets.engine.export.restorable import restore_warnings
+from snapshot_assets.engine.export.start_snapshot import restore_warnings
 from snapshot_assets.format.relations import DatabaseSchema, Table
 
 NEED = {"kind": "function", "name": "public.f(integer)", "for": ["check c of public.t"], "sql": ["CREATE …"]}

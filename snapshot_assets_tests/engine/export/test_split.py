@@ -13,7 +13,7 @@ import pytest
 
 from snapshot_assets.engine.export import planning
 from snapshot_assets.engine.export.copy import Copied, copy
-from snapshot_assets.engine.export.tasks import ChunkResult, Task
+from snapshot_assets.engine.export.tasks import Outcome, Task
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import ExportFailedError, PlanError
 from snapshot_assets.plan.plan import Plan
@@ -33,7 +33,7 @@ class CountingRunner(InlineRunner):
         self._source = source
         self._statements = statements
 
-    def map(self, function: Any, items: Sequence[Task]) -> Iterable[ChunkResult]:
+    def map(self, function: Any, items: Sequence[Task]) -> Iterable[Outcome]:
         self.tasks.append(len(items))
         for item in items:
             if self._statements:

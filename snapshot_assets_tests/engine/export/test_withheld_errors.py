@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.engine.export.withheld import withheld, withholding
+from snapshot_assets.engine.export.tasks import hide_values, hiding_values
 from snapshot_assets.errors import DatabaseError, ExportFailedError, SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.cli.helpers import contents, export, store_of
@@ -42,18 +42,18 @@ def test_a_mask_that_fails_on_a_row_shows_no_value(
 
 
 def test_errors_keep_their_kind_and_state() -> None:
-    error = withheld(DatabaseError(f"reading t failed: {SECRET}", sqlstate="22P02", doing="reading t"))
+    error = hide_values(DatabaseError(f"reading t failed: {SECRET}", sqlstate="22P02", doing="reading t"))
     assert (type(error), error.attributes) == (DatabaseError, {"sqlstate": "22P02"})
     assert str(error).startswith("reading t failed with SQLSTATE 22P02.")
     for foreign in (TaskFailedError(f"ArrowInvalid: {SECRET}", chunk=1), TaskLostError(f"A job was lost: {SECRET}")):
-        assert SECRET not in str(withheld(foreign))
-        assert type(withheld(foreign)) is type(foreign)
+        assert SECRET not in str(hide_values(foreign))
+        assert type(hide_values(foreign)) is type(foreign)
     own = SnapshotError("Write something else.")
-    assert withheld(own) is own
+    assert hide_values(own) is own
 
 
 @pytest.mark.parametrize("hidden", [True, False])
 def test_only_plans_that_hide_something_lose_the_text(hidden: bool) -> None:
-    with pytest.raises(DatabaseError) as raised, withholding(hidden):
+    with pytest.raises(DatabaseError) as raised, hiding_values(hidden):
         raise DatabaseError(f"reading t failed: {SECRET}", doing="reading t")
     assert (SECRET in str(raised.value)) is not hidden

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from snapshot_assets.engine.files.text.json_values import converted, from_json, to_json
+from snapshot_assets.engine.files.text.json_lines import converted, from_json, to_json
 from snapshot_assets.engine.files.text.values import WIDE_BYTES, is_bytes, is_time, joined, to_text, values_of
 from snapshot_assets.format.header import FileFormat
 

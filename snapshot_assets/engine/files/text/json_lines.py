@@ -1,17 +1,124 @@
-"""JSON lines: one object a row, its members in the order of the columns (PostgreSQL's `row_to_json`)."""
+"""JSON lines: one object a row, its members in the order of the columns (PostgreSQL's `row_to_json`).
+
+Values are JSON, nested ones too; CSV has nested values in the same form.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from snapshot_assets.engine.files.text.json_values import converted, from_json, is_literal, json_object
-from snapshot_assets.engine.files.text.values import WIDE_BYTES
+from snapshot_assets.engine.files.text.values import WIDE_BYTES, entries_of, from_text, joined, to_text, values_of
+
+_ESCAPED = re.compile(rb"[\"\\\x00-\x1f]")
+_SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
+
+
+def to_json(array: pa.Array) -> pa.Array:
+    """Return values as JSON texts; NULL is `null`.
+
+    Numbers and booleans are literals, except for floats that are not finite; other values are strings. A list is an
+    array, a struct an object, and a map an array of pairs, because its keys need not be strings.
+    """
+    kind = array.type
+    if pa.types.is_list(kind):
+        texts = _listed(array, to_json(array.flatten()))
+    elif pa.types.is_map(kind):
+        lists, keys, items = entries_of(array)
+        texts = _listed(lists, joined("[", to_json(keys), ",", to_json(items), "]"))
+    elif pa.types.is_struct(kind):
+        texts = json_object([field.name for field in kind], array.flatten())
+    elif not is_literal(kind):
+        texts = joined('"', _escaped(to_text(array)), '"')
+        if pa.types.is_timestamp(kind):
+            texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
+    elif pa.types.is_floating(kind) and pc.all(pc.is_finite(array)).as_py() is False:
+        texts = pc.if_else(pc.is_finite(array), to_text(array), joined('"', to_text(array), '"'))
+    else:
+        texts = to_text(array)
+    if array.null_count:
+        texts = pc.if_else(array.is_valid(), texts, pa.scalar(None, texts.type))
+    return texts.fill_null("null")
+
+
+def json_object(names: Sequence[str], columns: Sequence[pa.Array], end: str = "}", *, wide: bool = False) -> pa.Array:
+    """Return an object for each row, with the columns' values as its members."""
+    parts: list[pa.Array | str] = []
+    for name, array in zip(names, columns, strict=True):
+        parts += [f"{',' if parts else '{'}{json.dumps(name, ensure_ascii=False)}:", to_json(array)]
+    return joined(*parts, end, wide=wide)
+
+
+def is_literal(kind: pa.DataType) -> bool:
+    """Return whether values are numbers or booleans of JSON."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_duration)
+    return any(test(kind) for test in tests)
+
+
+def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return the values of a type that `to_json` wrote.
+
+    Args:
+        values: As Python's reader returns them, with numbers as their own digits.
+        kind: The type.
+
+    Raises:
+        ArrowInvalid: A value is none of the type.
+    """
+    missing = pa.array([value is None for value in values], pa.bool_())
+    try:
+        if pa.types.is_list(kind) or pa.types.is_map(kind):
+            return _list_from_json(values, kind, missing)
+        if pa.types.is_struct(kind):
+            members = [from_json([value and value[each.name] for value in values], each.type) for each in kind]
+            return pa.StructArray.from_arrays(members, fields=list(kind), mask=missing)
+        read = pa.array(values, pa.bool_() if pa.types.is_boolean(kind) else pa.large_string())
+    except (KeyError, TypeError, ValueError, pa.ArrowTypeError) as error:
+        raise pa.ArrowInvalid(f"a value is no {kind}: {error!r}") from error
+    return converted(read, kind)
+
+
+def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return texts as values of a type; values that have it already stay."""
+    return array if array.type == kind else from_text(array, kind)
+
+
+def _list_from_json(values: Sequence[Any], kind: pa.DataType, missing: pa.Array) -> pa.Array:
+    flat = list(chain.from_iterable(value or () for value in values))
+    offsets = pa.array([0, *accumulate(len(value or ()) for value in values)], pa.int32())
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(offsets, from_json(flat, kind.value_type), type=kind, mask=missing)
+    keys = from_json([key for key, _ in flat], kind.key_type)
+    items = from_json([item for _, item in flat], kind.item_type)
+    return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=missing)
+
+
+def _listed(array: pa.Array, values: pa.Array) -> pa.Array:
+    """Return the texts of lists, from the texts of all their values."""
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy()
+    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+    return joined("[", pc.binary_join(pa.ListArray.from_arrays(offsets, values.cast(pa.string())), ","), "]")
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    data = values_of(texts)
+    if not _ESCAPED.search(data):
+        return texts
+    texts = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+    codes = np.frombuffer(data, np.uint8)
+    for code in np.unique(codes[codes < ord(" ")]).tolist():
+        texts = pc.replace_substring(texts, chr(code), _SHORT.get(code, f"\\u{code:04x}"))
+    return texts
+
 
 _BLOCK = 1 << 20
 

@@ -16,7 +16,7 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.engine.files import read as data_files
-from snapshot_assets.engine.files.parquet import row_groups
+from snapshot_assets.engine.files.parquet import reader
 from snapshot_assets.engine.files.target import FileTarget
 from snapshot_assets.engine.files.write import write_files
 from snapshot_assets.errors import LimitExceededError, RestoreFailedError
@@ -265,7 +265,7 @@ def test_a_row_that_is_larger_than_a_row_group_may_be_is_read_if_it_is_alone(
     schema = rows.schema
     target = FileTarget(0, "main", "t", 1, "0" * 8, 0, "data/0/main.t-00000000")
     [alone] = write_files(store, target, schema, rows.slice(0, 1).to_batches(), max_file_size=1 << 20)
-    monkeypatch.setattr(row_groups, "MAX_ROW_GROUP_BYTES", 4000)
+    monkeypatch.setattr(reader, "MAX_ROW_GROUP_BYTES", 4000)
     assert pa.Table.from_batches(data_files.read_batches(store, alone, schema)).equals(rows.slice(0, 1))
     target = replace(target, stem="data/0/main.t-00000001")
     [both] = write_files(store, target, schema, rows.to_batches(), max_file_size=1 << 20)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_assets.engine.files.parquet.encodings import SAMPLE_BYTES, Encodings, choose_encodings
+from snapshot_assets.engine.files.parquet.writer import SAMPLE_BYTES, Encodings, choose_encodings
 
 ROWS = 20_000
 _RANDOM = random.Random(7)
