@@ -7,12 +7,12 @@ The rooms, from the bottom up. A room imports only from rooms above it in this t
 
 | room | what it is for |
 | --- | --- |
-| `output` | Prints results and messages |
-| `exit_status`, `logs`, `output_reader`, `remedies`, `spelling` | How a command ends, and how its messages read |
-| `options/`, `progress/` | The commands with their options and examples; progress lines and bars |
+| `output` | Prints results, tables and messages |
+| `exit_status`, `logs`, `remedies` | How a command ends, and how its messages read |
+| `options/`, `progress` | The commands with their options and examples; progress lines and bars |
 | `confirm`, `location`, `recorded_runs`, `spark` | What commands share: yes or no, their location, their run, Spark |
-| `tables`, `unreferenced`, `promotion_report`, `open_metrics` | What several commands print |
-| `export/`, `copy`, `import_`, `import_settings`, `import_report` | Commands that move rows |
+| `unreferenced`, `open_metrics` | What several commands print |
+| `export/`, `copy`, `import_`, `import_report` | Commands that move rows |
 | `catalog/`, `pins`, `replicate`, `status`, `setup/` | Commands on locations; `init`, `doctor` and plans |
 | `__main__` | `python -m snapshot_assets.cli` |
 """
@@ -32,10 +32,8 @@ from typing import Any
 from snapshot_assets.cli.exit_status import exit_status
 from snapshot_assets.cli.logs import log_on_stderr, messages_of
 from snapshot_assets.cli.options.parser import build_parser
-from snapshot_assets.cli.output import completing, show_json, show_message
-from snapshot_assets.cli.output_reader import is_reader_gone, run_for_reader
-from snapshot_assets.cli.remedies import with_location
-from snapshot_assets.cli.spelling import with_options
+from snapshot_assets.cli.output import completing, is_reader_gone, run_for_reader, show_json, show_message
+from snapshot_assets.cli.remedies import with_location, with_options
 from snapshot_assets.errors import RefusedImportError, SnapshotError
 from snapshot_assets.format.scrub import scrub
 

@@ -66,7 +66,7 @@ def _plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
 
 def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan) -> dict[str, Any]:
     # Spark is imported only here, before data moves.
-    from snapshot_assets.cli.progress.run_progress import progress
+    from snapshot_assets.cli.progress import progress
 
     outcomes: list[Outcome] = []
     now = datetime.now(UTC)

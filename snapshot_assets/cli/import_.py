@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
@@ -10,9 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.cli.export.create_request import named_or_described, require_given
+from snapshot_assets.cli.export.create_request import named_or_described, parse_range, require_given
 from snapshot_assets.cli.import_report import ImportWork, report, show_plan
-from snapshot_assets.cli.import_settings import parallelism_of, settings_of
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.recorded_runs import Run, run_recorded
@@ -23,12 +23,13 @@ from snapshot_assets.cli.spark import (
     spark_runner,
     start_spark_early,
 )
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.open import kind_of, open_target, refuse_as_target
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.decide import numbered
 from snapshot_assets.engine.restore.run import RestoreRun, unpin
-from snapshot_assets.engine.restore.settings import RestoreSettings
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import (
     PartlyRestoredError,
@@ -39,10 +40,11 @@ from snapshot_assets.errors import (
     UsageError,
 )
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import check_pattern, parse_table
 from snapshot_assets.format.units import counted
 from snapshot_assets.format.windows import partition_key
 from snapshot_assets.plan.fields import DatabaseReference, is_asset
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
 from snapshot_assets.plan.read_configuration import Needed, load_configuration, plan_name
 from snapshot_assets.plan.spark_settings import merged_settings
 from snapshot_assets.storage.base import ObjectStore
@@ -51,6 +53,74 @@ from snapshot_assets.storage.options import open_store
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.progress import Progress
+
+
+_SIDE = r'((?:"(?:[^"]|"")*"|[^"=])+)'
+_PAIR = re.compile(f"{_SIDE}={_SIDE}")
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
+
+
+def settings_of(options: argparse.Namespace, plan: Plan | None) -> RestoreSettings:
+    """Return the settings of a call; what it gives precedes what its plan has.
+
+    Raises:
+        PlanError: An option is wrong; says which.
+    """
+    chosen = parse_range(options.time_range, "--time-range")
+    own = RestoreSettings() if plan is None else RestoreSettings.of(plan)
+    filters = Filters(
+        schemas=tuple(options.schemas),
+        tables=tuple(map(parse_table, options.tables)),
+        exclude_tables=tuple(map(check_pattern, options.exclude_tables)) or own.filters.exclude_tables,
+        start=chosen.start if chosen else None,
+        end=chosen.end if chosen else None,
+        expressions=not options.no_expressions,
+        code=options.with_code or (own.filters.code and not options.no_expressions),
+        renaming=_renaming(options) or own.filters.renaming,
+    )
+    return RestoreSettings(
+        filters,
+        options.at,
+        options.into_nonempty,
+        options.replace,
+        verify_first=options.verify_first or own.verify_first,
+        keep_going=options.keep_going,
+    )
+
+
+def _renaming(options: argparse.Namespace) -> Renaming:
+    schemas = [_pair(text, "--map-schema") for text in options.map_schema]
+    tables = [_pair(text, "--map-table") for text in options.map_table]
+    return Renaming.of(
+        [(_unquoted(old), _unquoted(new)) for old, new in schemas],
+        [(parse_table(old), parse_table(new)) for old, new in tables],
+    )
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    match = _PAIR.fullmatch(text)
+    if match is None:
+        example = "public=restored" if option == "--map-schema" else "public.orders=public.orders_of_may"
+        raise PlanError(
+            f"{option} {text!r} is not OLD=NEW; write one such as {example}, and a name that holds = in double quotes."
+        )
+    return match[1].strip(), match[2].strip()
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name
+
+
+def parallelism_of(options: argparse.Namespace, plan: Plan | None) -> int | None:
+    """Return the chunks that are restored in parallel; None for Spark's cores.
+
+    Raises:
+        PlanError: The number is out of range.
+    """
+    given: int | None = options.parallelism
+    if given is not None and not 1 <= given <= MAX_PARALLELISM:
+        raise PlanError(f"--parallelism is {given}; expected a number from 1 to {MAX_PARALLELISM}.")
+    return given or (plan.parallelism if plan else None)
 
 
 @dataclass(frozen=True)
@@ -145,7 +215,7 @@ def run(options: argparse.Namespace) -> int:
         refuse_files_elsewhere(request.spark, request.name, request.store.uri, request.address)
         if plan.loads:
             start_spark_early(request.spark)
-        from snapshot_assets.cli.progress.run_progress import progress  # only here, when data is about to move
+        from snapshot_assets.cli.progress import progress  # only here, when data is about to move
 
         with progress("importing", len(plan.chunks), work.outcomes, options.progress) as watch:
             restore = partial(_restore, request, run, work, watch)

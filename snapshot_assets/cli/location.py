@@ -12,7 +12,7 @@ from typing import NamedTuple
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.store import has_log
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
-from snapshot_assets.cli.options.location import LOCATION_VARIABLE
+from snapshot_assets.cli.options.common import LOCATION_VARIABLE
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.units import parse_duration
 from snapshot_assets.plan.plan import Plan

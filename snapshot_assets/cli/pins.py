@@ -18,8 +18,7 @@ from snapshot_assets.catalog.state.versions import resolve_version, version_to_p
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import duration_of, open_catalog
-from snapshot_assets.cli.output import plain, show, show_json, show_message
-from snapshot_assets.cli.tables import show_table
+from snapshot_assets.cli.output import plain, show, show_json, show_message, show_table
 from snapshot_assets.cli.unreferenced import released_json, show_released, sizes
 from snapshot_assets.format.actions import TagCreated
 from snapshot_assets.format.units import time_text

@@ -7,8 +7,7 @@ from typing import Any
 
 from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.state.retained import ReleasedObject
-from snapshot_assets.cli.output import show
-from snapshot_assets.cli.tables import show_table
+from snapshot_assets.cli.output import show, show_table
 from snapshot_assets.format.units import counted, human_bytes
 
 Reasoned = ReleasedObject | Garbage

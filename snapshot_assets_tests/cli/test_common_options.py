@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.cli.logs import log_on_stderr
-from snapshot_assets.cli.options.common import _LONG
-from snapshot_assets.cli.options.examples import EXAMPLES
+from snapshot_assets.cli.options.common import _LONG, EXAMPLES
 from snapshot_assets.cli.options.parser import _COMMANDS, build_parser
 from snapshot_assets.cli.output import show_message
-from snapshot_assets.cli.progress.run_progress import progress
+from snapshot_assets.cli.progress import progress
 from snapshot_assets.errors import UsageError
 from snapshot_assets_tests.cli.helpers import Snapshots, in_own_process
 

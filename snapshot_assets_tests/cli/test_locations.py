@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.cli.location import place_of
-from snapshot_assets.cli.options.location import LOCATION_VARIABLE
+from snapshot_assets.cli.options.common import LOCATION_VARIABLE
 from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from snapshot_assets.cli.output import show, show_json, show_message
-from snapshot_assets.cli.tables import show_table
+from snapshot_assets.cli.output import show, show_json, show_message, show_table
 
 EVIL = "a\x1b]0;title\x07\r\x9b2J\u202eb\tü\u00a0\n\x7f"
 SHOWN = "a\ufffd]0;title\ufffd\ufffd\ufffd2J\ufffdb\tü\u00a0\n\ufffd"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.cli.output_reader import READER_GONE
+from snapshot_assets.cli.output import READER_GONE
 
 
 def without_reader(*arguments: str, errors_too: bool = False) -> tuple[int, str]:

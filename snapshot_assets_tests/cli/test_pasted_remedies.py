@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from snapshot_assets.cli.export.create_request import plan_of
-from snapshot_assets.cli.import_settings import settings_of
+from snapshot_assets.cli.import_ import settings_of
 from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.cli.output import printable
 from snapshot_assets.databases.convert.renaming import clashes

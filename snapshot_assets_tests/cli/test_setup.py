@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.cli.setup.checks import check_disk
-from snapshot_assets.cli.setup.windows import CHUNK_BYTES, propose_windows
+from snapshot_assets.cli.setup.proposal import CHUNK_BYTES, propose_windows
 from snapshot_assets.format.windows import TimeRange, count_windows
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, in_own_process, make_source, store_of

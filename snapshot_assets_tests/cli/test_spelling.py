@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from snapshot_assets.cli.spelling import with_options
+from snapshot_assets.cli.remedies import with_options
 
 OPTIONS = argparse.Namespace(plan=None, spelling={"start_time": "--start-time", "schema_only": "--schema-only"})
 

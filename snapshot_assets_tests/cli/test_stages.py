@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.cli.progress.run_progress import progress
+from snapshot_assets.cli.progress import progress
 from snapshot_assets.engine.progress import Progress
 from snapshot_assets_tests.cli.helpers import DAY, DAYS, START, Snapshots
 

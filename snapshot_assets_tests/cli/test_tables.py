@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from snapshot_assets.cli import tables
-from snapshot_assets.cli.tables import show_table
+from snapshot_assets.cli import output
+from snapshot_assets.cli.output import show_table
 from snapshot_assets.format.units import counted, noun
 
 PATH = "data/7/0f8fad5bd9cb469fa16570867728950e-readings.parquet"
 HEADERS, ROWS = ("File", "Revision", "Rows", "Why"), [(PATH, 1234, 5678, "not needed any more since"), ("表", 5, 6, "")]
-_CODE = f"from snapshot_assets.cli.tables import show_table; show_table({HEADERS!r}, {ROWS!r})"
+_CODE = f"from snapshot_assets.cli.output import show_table; show_table({HEADERS!r}, {ROWS!r})"
 
 
 def _on_terminal(columns: int) -> str:
@@ -43,7 +43,7 @@ def test_a_row_is_a_line_in_a_pipe_and_only_counts_have_separators(capsys: pytes
 def test_a_large_table_looks_the_same(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     show_table(HEADERS, ROWS)
     small = capsys.readouterr().out
-    monkeypatch.setattr(tables, "_MOST_CELLS", 1)
+    monkeypatch.setattr(output, "_MOST_CELLS", 1)
     show_table(HEADERS, ROWS)
     assert capsys.readouterr().out == small
 

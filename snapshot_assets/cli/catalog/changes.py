@@ -11,8 +11,7 @@ from snapshot_assets.catalog.rules.rollback import Reversal
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import open_catalog
-from snapshot_assets.cli.output import show, show_json
-from snapshot_assets.cli.tables import show_table
+from snapshot_assets.cli.output import show, show_json, show_table
 from snapshot_assets.cli.unreferenced import released_json, show_released
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.predicate_text import predicate_text

@@ -12,10 +12,9 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.objects import sealed_head
 from snapshot_assets.cli.location import open_catalog, place_of
-from snapshot_assets.cli.output import only_results_on_stdout, plain, show, show_json
+from snapshot_assets.cli.output import only_results_on_stdout, plain, show, show_json, show_table
 from snapshot_assets.cli.recorded_runs import Run, run_recorded
 from snapshot_assets.cli.spark import place_of_options, refuse_files_elsewhere, refuse_unreachable_spark, spark_runner
-from snapshot_assets.cli.tables import show_table
 from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions
 from snapshot_assets.engine.compact.plan import CompactionPlan, Group, compact_and_pin, compactions, plan_compaction
 from snapshot_assets.format.names import parse_table, table_text
@@ -53,7 +52,7 @@ def _compact(options: argparse.Namespace, catalog: Catalog, plan: CompactionPlan
     settings = merged_settings(configured, own)
     refuse_unreachable_spark(settings)
     refuse_files_elsewhere(settings, name, catalog.store.uri)
-    from snapshot_assets.cli.progress.run_progress import progress  # only here, when data is about to move
+    from snapshot_assets.cli.progress import progress  # only here, when data is about to move
 
     outcomes: list[Compacted] = []
 

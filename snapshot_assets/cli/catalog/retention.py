@@ -15,9 +15,8 @@ from snapshot_assets.catalog.rules.seal import Calendar
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
-from snapshot_assets.cli.output import show, show_json, show_message
-from snapshot_assets.cli.progress.object_progress import object_progress
-from snapshot_assets.cli.tables import show_table
+from snapshot_assets.cli.output import show, show_json, show_message, show_table
+from snapshot_assets.cli.progress import object_progress
 from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import shell_word

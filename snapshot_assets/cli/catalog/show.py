@@ -15,8 +15,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import chunk_statuses, live_table, table_sizes
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.location import open_catalog
-from snapshot_assets.cli.output import plain, show, show_json
-from snapshot_assets.cli.tables import show_table
+from snapshot_assets.cli.output import plain, show, show_json, show_table
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.format.names import table_text

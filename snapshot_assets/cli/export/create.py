@@ -118,7 +118,7 @@ def _export(
     options: argparse.Namespace, configuration: Configuration, plan: Plan, state: State, replace: TimeRange | None
 ) -> _Work:
     resolved = request.prepared(configuration, plan, state, force=options.force)
-    from snapshot_assets.cli.progress.run_progress import progress  # only here, before data moves
+    from snapshot_assets.cli.progress import progress  # only here, before data moves
 
     now = datetime.now(UTC)  # a window that closes from here on belongs to the next run
     parts = _parts(resolved, state, replace, now, force=options.force)

@@ -15,9 +15,9 @@ from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.inherit import with_inherited
 from snapshot_assets.cli.location import given_uri
-from snapshot_assets.cli.options.location import LOCATION_VARIABLE
+from snapshot_assets.cli.options.common import LOCATION_VARIABLE
+from snapshot_assets.cli.remedies import spelling_of
 from snapshot_assets.cli.spark import with_spark_options
-from snapshot_assets.cli.spelling import spelling_of
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.preflight import checked_schemas

@@ -24,9 +24,8 @@ from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_catalog, open_location, open_log, place_of
-from snapshot_assets.cli.output import plain, show, show_json, show_message
-from snapshot_assets.cli.progress.object_progress import object_progress
-from snapshot_assets.cli.tables import show_table
+from snapshot_assets.cli.output import plain, show, show_json, show_message, show_table
+from snapshot_assets.cli.progress import object_progress
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName

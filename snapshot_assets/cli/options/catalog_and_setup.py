@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
+from snapshot_assets.cli.options.common import add_location_options
 from snapshot_assets.cli.options.export_and_import import VERSIONS, DatabaseOption, at, count
-from snapshot_assets.cli.options.location import add_location_options
 
 _SOURCE = "postgresql://…, duckdb:///abs/path.duckdb or spark:<catalog>"
 

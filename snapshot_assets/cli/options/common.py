@@ -1,4 +1,7 @@
-"""Options that all or many commands have, and the examples at the end of each command's help."""
+"""Options that all or many commands have, those that name a location, and the examples at the end of each help.
+
+Importing it imports nothing heavy. A test parses every example.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,114 @@ import argparse
 import textwrap
 from typing import Any
 
-from snapshot_assets.cli.options.examples import EXAMPLES
+LOCATION_VARIABLE = "SNAPSHOTS_LOCATION"
+"""Names the location of calls that give no option for it."""
+
+_PLAN = "a plan of the configuration: its location, with its storage options"
+_SNAPSHOT = "the snapshot's location"
+
+
+def add_location_options(
+    parser: argparse._ActionsContainer, *names: str, plan: str = _PLAN, snapshot: str = _SNAPSHOT
+) -> None:
+    """Add the options of a command that takes a location; `cli.location` resolves them.
+
+    Args:
+        parser: The command's parser, or a group of its options.
+        *names: Other names of `--snapshot` that this command has, such as `--to`.
+        plan: Help of `--plan`.
+        snapshot: Help of `--snapshot`.
+    """
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--plan", metavar="NAME", help=plan)
+    help_ = f"{snapshot} (default: ${LOCATION_VARIABLE})"
+    where.add_argument(*names, "--snapshot", dest="snapshot", action=_OneLocation, metavar="URI", help=help_)
+
+
+class _OneLocation(argparse.Action):
+    """Stores the location; a second one, perhaps by another name of the option, is refused."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        given = getattr(namespace, self.dest)
+        if given not in (None, values):
+            parser.error(f"{option} {values} names a second location, after {given}; name one")
+        setattr(namespace, self.dest, values)
+
+
+_AT = "--plan shop"
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "init": (
+        "init --source 'postgresql://reader:${SHOP_PASSWORD}@db/shop' --to s3://backups/shop",
+        "init --source duckdb:///data/flights.duckdb --to file:///srv/snapshots/flights --output flights.yaml",
+    ),
+    "doctor": ("doctor", "doctor --plan shop --json", "doctor --source duckdb:///data/flights.duckdb --no-spark"),
+    "warm-up": ("warm-up",),
+    "plan show": ("plan show shop", "plan show shop --json"),
+    "copy": (
+        "copy public.orders --source shop --to s3://lake/orders",
+        "copy 'SELECT * FROM orders WHERE total > 10' --source shop --to file:///tmp/orders --format csv --header",
+    ),
+    "export create": (
+        "export create --plan shop",
+        "export create --source shop --to s3://backups/shop --start-time 2025-01-01T00:00:00Z --chunk-time-window 7d",
+        "export create --plan shop --replace 2025-01-31T00:00:00Z/2025-02-01T00:00:00Z",
+    ),
+    "export list": ("export list --location s3://backups",),
+    "export verify": (
+        f"export verify {_AT}",
+        f"export verify {_AT} --sample 5%",
+        "export verify --snapshot s3://backups/shop --depth quick --json",
+    ),
+    "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
+    "export diff": (f"export diff {_AT} --from tag:january --to head",),
+    "status": (
+        f"status {_AT}",
+        "status --snapshot s3://second/shop --max-age 26h",
+        f"status {_AT} --format openmetrics",
+    ),
+    "replicate": (
+        f"replicate {_AT} --to s3://second/shop",
+        f"replicate {_AT} --to file:///mnt/shop --only tag:january",
+    ),
+    "catalog promote": ("catalog promote --snapshot s3://second/shop",),
+    "import": (
+        "import --plan shop --dry-run",
+        "import --from s3://backups/shop --target 'postgresql://owner@db/restored' --verify-first",
+        "import --from s3://backups/shop --target duckdb:///tmp/shop.duckdb --at tag:january --tables public.orders",
+    ),
+    "tag create": (f"tag create january {_AT}", f"tag create audit {_AT} --at rev:12 --time-retained 365d"),
+    "tag list": (f"tag list {_AT}",),
+    "tag delete": (f"tag delete january {_AT} --dry-run",),
+    "tag rename": (f"tag rename january january-2025 {_AT}",),
+    "tag replace": (f"tag replace latest-good {_AT} --at rev:14",),
+    "tag hold": (f"tag hold january {_AT} --reason 'case 2025/17' --by legal@example.com",),
+    "tag release": (f"tag release january {_AT} --reason 'case 2025/17 is closed'",),
+    "tag exists": (f"tag exists january {_AT}",),
+    "savepoint create": (f"savepoint create {_AT}",),
+    "savepoint list": (f"savepoint list {_AT}",),
+    "savepoint delete": (f"savepoint delete 3 {_AT}",),
+    "catalog log": (f"catalog log {_AT} --limit 10",),
+    "catalog show": (f"catalog show {_AT}", f"catalog show {_AT} --at tag:january --files"),
+    "catalog table": (f"catalog table files {_AT} --json", f"catalog table diff {_AT} --since rev:3"),
+    "catalog checkpoint": (f"catalog checkpoint {_AT}",),
+    "catalog gc": (f"catalog gc {_AT} --dry-run", f"catalog gc {_AT} --yes --grace 7d"),
+    "catalog prune": (f"catalog prune {_AT} --dry-run",),
+    "catalog expire": (
+        "catalog expire --plan shop --dry-run",
+        "catalog expire --snapshot s3://backups/shop --keep-daily 7 --keep-monthly 12 --yes",
+    ),
+    "catalog rollback": (f"catalog rollback tag:january {_AT}",),
+    "catalog tombstone": (f"catalog tombstone {_AT} --table public.users --where \"email = 'a@example.com'\"",),
+    "catalog compact": (f"catalog compact {_AT} --dry-run", f"catalog compact {_AT} --table public.orders"),
+    "catalog rebuild": (f"catalog rebuild {_AT} --dry-run",),
+    "catalog repair": (f"catalog repair {_AT} --dry-run",),
+    "catalog upgrade": (f"catalog upgrade {_AT} --dry-run",),
+}
+"""Examples by command, without the program's name, as a shell reads them."""
+
 
 _WIDTH = 78
 _LONG = (

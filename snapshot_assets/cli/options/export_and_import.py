@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any
 
-from snapshot_assets.cli.options.location import add_location_options
+from snapshot_assets.cli.options.common import add_location_options
 
 VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest, ts:2025-01-31 or ts:2025-01-31T12:00:00Z"
 """Values of options that name a version."""

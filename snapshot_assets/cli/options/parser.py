@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from snapshot_assets import __version__
 from snapshot_assets.cli.options import catalog_and_setup as own
 from snapshot_assets.cli.options.call_parser import CallParser, PrintCompletion
-from snapshot_assets.cli.options.common import add_common_options
+from snapshot_assets.cli.options.common import add_common_options, add_location_options
 from snapshot_assets.cli.options.export_and_import import VERSIONS, at, compact, copy, count, create, import_, tombstone
-from snapshot_assets.cli.options.location import add_location_options
 
 _SHARED: dict[str, dict[str, Any]] = {
     "--dry-run": {"action": "store_true", "help": "print what the command would do, change nothing"},

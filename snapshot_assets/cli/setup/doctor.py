@@ -16,9 +16,16 @@ from pathlib import Path
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json
 from snapshot_assets.cli.recorded_runs import dagster_home
-from snapshot_assets.cli.setup.checks import Check, check_dagster, check_disk, check_java, failed, spark_folders
+from snapshot_assets.cli.setup.checks import (
+    Check,
+    check_dagster,
+    check_disk,
+    check_java,
+    check_location,
+    failed,
+    spark_folders,
+)
 from snapshot_assets.cli.setup.estimates import opened_source
-from snapshot_assets.cli.setup.store_checks import check_location
 from snapshot_assets.cli.spark import place_of_options
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.preflight import checked_schemas

@@ -12,9 +12,8 @@ from typing import Any
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import check_location
-from snapshot_assets.cli.output import show, show_json
+from snapshot_assets.cli.output import show, show_json, show_table
 from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated, opened_source, window_count
-from snapshot_assets.cli.tables import show_table
 from snapshot_assets.databases.protocol.source import SchemaSource
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, resolve_range, skipped_tables

@@ -42,7 +42,7 @@ _STANDARD_COMMENT = "standard public schema"
 def same_type(kind: UserType, there: str) -> str:
     """Return the query that yields a row if a type of the target is that of the snapshot; "" for a composite type.
 
-    A composite type with other attributes is refused before; see `existing_types`. `there` is the query that yields a
+    A composite type with other attributes is refused before; see `existing_objects`. `there` is the query that yields a
     row if a type `t` of its name exists.
     """
     fields = TypeDefinition.of_type(kind)
