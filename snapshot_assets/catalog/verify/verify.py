@@ -64,7 +64,6 @@ def verify(
         store: The location.
         depth: `quick` reads no data; `sample` a part of it; `full` all.
         at: Returns the one revision to verify, from the head's state; None for the head and all older readable ones.
-        progress: Called for each verified data file.
         scan: The location's log, if the caller has read it; its faults are completed here.
         rotation: Chooses the files of a sample. Those that were damaged when last verified are read, too.
         suspected: Paths of further files that a sample hashes.

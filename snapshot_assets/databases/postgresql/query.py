@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import UTC, datetime
 
-from snapshot_assets.databases.postgresql.introspect.options import read_columns, read_types
+from snapshot_assets.databases.postgresql.introspect.columns import read_columns, read_types
 from snapshot_assets.databases.postgresql.read_forms import NO_PATH, decoding, expression
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.postgresql.types import SourceType, carried

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.introspect.options import SourceColumn, read_columns
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
 from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, PartitionTree, read_partitions
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements

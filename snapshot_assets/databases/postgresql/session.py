@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.driver import connect
+from snapshot_assets.databases.postgresql.connect import connect
 from snapshot_assets.databases.postgresql.failures import Origin, connect_failure, fields_of, lacks_state, translated
 from snapshot_assets.databases.protocol.encodings import valid_start
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from snapshot_assets.databases.postgresql.introspect.columns import read_columns
 from snapshot_assets.databases.postgresql.introspect.needs import read_needs
-from snapshot_assets.databases.postgresql.introspect.options import read_columns
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.sequences import read_sequences
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_types

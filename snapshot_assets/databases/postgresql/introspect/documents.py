@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from snapshot_assets.databases.postgresql.code.documents import Described, schemas_with_code
 from snapshot_assets.databases.postgresql.database_locale import with_database_locale
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import (
     broken_views,
@@ -14,7 +15,7 @@ from snapshot_assets.databases.postgresql.introspect.hidden_columns import (
     remove_hidden,
 )
 from snapshot_assets.databases.postgresql.introspect.needs import with_row_types
-from snapshot_assets.databases.postgresql.introspect.options import SourceColumn, table_options, view_options
+from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
 from snapshot_assets.databases.postgresql.introspect.relations import (
     SourceRelation,
     read_relations,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_assets.databases.postgresql.introspect.options import SourceColumn
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.sequences import SourceSequence
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import UsedTypes
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS
