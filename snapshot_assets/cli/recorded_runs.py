@@ -1,4 +1,4 @@
-"""Does the work of a command as a run: recorded by Dagster where `DAGSTER_HOME` names an instance."""
+"""Does the work of a command as a run: recorded by Dagster where the call or `DAGSTER_HOME` names an instance."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Run:
         return ExportRecorder(self.context, plan, names_of(plan, configuration))
 
 
-def dagster_home() -> Path | None:
+def dagster_home(options: argparse.Namespace) -> Path | None:
     """Return the folder of Dagster's instance, which may not exist; None if there is none."""
-    home = os.environ.get("DAGSTER_HOME")
+    home = options.dagster_home or os.environ.get("DAGSTER_HOME")
     return Path(home) if home else None
 
 
@@ -76,7 +76,7 @@ def run_recorded(options: argparse.Namespace, job: str, watch: Progress, work: C
     Raises:
         InterruptedRunError: The run was interrupted.
     """
-    run_id, home = str(uuid.uuid4()), dagster_home()
+    run_id, home = str(uuid.uuid4()), dagster_home(options)
     try:
         if home is None:
             return work(Run(run_id, watch))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import dagster as dg
 import duckdb
 import pytest
 
@@ -27,6 +28,17 @@ def test_create_fixes_open_ends_once_and_resumes_by_itself(snapshots: Snapshots,
     assert (again.status, again.json["run_id"], again.json["outcomes"]) == (0, None, {})
     assert store_of(location).get("manifest.json", limit=1 << 20) == unsealed
     assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
+
+
+def test_the_call_may_name_the_instance_that_records_the_run(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path
+) -> None:
+    call = ("export", "create", "--source", source, "--to", location.as_uri(), *RANGE, "--dagster-home")
+    done = snapshots(*call, str(tmp_path / "other"), "--json")
+    assert done.status == 0, done.err
+    assert f"Runs are recorded in {tmp_path / 'other'}" in done.err
+    with dg.DagsterInstance.from_config(str(tmp_path / "other")) as instance:
+        assert instance.get_run_by_id(done.json["run_id"]).is_success
 
 
 def test_create_writes_hints_and_schema_documents_again(snapshots: Snapshots, source: str, exported: Path) -> None:

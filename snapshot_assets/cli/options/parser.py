@@ -24,6 +24,10 @@ _SHARED: dict[str, dict[str, Any]] = {
         "metavar": "URL",
         "help": "Spark's master: local[4], spark://host:7077, yarn, … (default: the configuration's, else local[*,4])",
     },
+    "--dagster-home": {
+        "metavar": "FOLDER",
+        "help": "folder of the Dagster instance that records the run (default: DAGSTER_HOME, else none records it)",
+    },
     "--spark-remote": {"metavar": "URL", "help": "a Spark Connect server in place of a master: sc://host:15002"},
     "--json": {"action": "store_true", "help": "print one JSON document on stdout"},
 }
@@ -33,7 +37,8 @@ _LOCATION = "--snapshot"
 """Stands for `--plan` and `--snapshot`."""
 _JSON = ("--json",)
 _SPARK = ("--spark-master", "--spark-remote")
-_MOVES = (*_SPARK, *_JSON)
+_RECORDED = ("--dagster-home", *_SPARK)
+_MOVES = (*_RECORDED, *_JSON)
 _READS = (_LOCATION, *_JSON)
 _WRITES = ("--single-writer", *_READS)
 _PLANS = ("--dry-run", *_WRITES)
@@ -208,7 +213,7 @@ _COMMANDS = {
     "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 5 if not", _tag),
     "savepoint create": _Command(
         "catalog.compact:create_savepoint",
-        (*_SPARK, *_PLANS),
+        (*_RECORDED, *_PLANS),
         "compact everything, leave deleted rows out, and keep the result",
     ),
     "savepoint list": _Command(
@@ -264,7 +269,7 @@ _COMMANDS = {
     ),
     "catalog compact": _Command(
         "catalog.compact:run",
-        (*_SPARK, *_PLANS),
+        (*_RECORDED, *_PLANS),
         "merge small files, and rewrite files without deleted rows",
         compact,
     ),

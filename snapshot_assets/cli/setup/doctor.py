@@ -84,7 +84,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
         yield from _check_target(configuration, plan)
     for (uri, storage), single_writer in _locations(configuration, plans).items():
         yield from check_location(uri, storage, single_writer=single_writer)
-    folders, home = _folders(configuration, plans), dagster_home()
+    folders, home = _folders(configuration, plans), dagster_home(options)
     if home is not None:
         yield check_dagster(home)
         folders[home] = 0
