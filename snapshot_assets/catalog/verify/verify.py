@@ -63,6 +63,7 @@ def verify(
     Args:
         store: The location.
         depth: `quick` reads no data; `sample` a part of it; `full` all.
+        progress: Called for each verified data file.
         at: Returns the one revision to verify, from the head's state; None for the head and all older readable ones.
         scan: The location's log, if the caller has read it; its faults are completed here.
         rotation: Chooses the files of a sample. Those that were damaged when last verified are read, too.
@@ -91,11 +92,7 @@ def verify(
         report.sealed, report.missing = state.sealed, len(state.missing())
         report.unfinished = "" if state.sealed else finished_by(state, store.uri, replica.source if replica else None)
         report.days = rotation.within if rotation else 0
-        hashed: Set[str] | None = None
-        if rotation:
-            files = [known.file for known in state.live_files()]
-            files += [file for file, _ in older_files(state)] if at is None else []
-            hashed = rotation.due(files) | damage_on_record(store, state.location_id) | suspected
+        hashed = _files_due(rotation, store, state, older=at is None) | suspected if rotation else None
         check = _Check(store, scan, objects, report, progress, hashed)
         report.faults += check.state_faults(state, replica=replicated)
         if at is None:
@@ -108,6 +105,13 @@ def verify(
         key=lambda fault: (not fault.is_damage, fault.kind is not FaultKind.LOG, fault.object, fault.kind)
     )
     return report
+
+
+def _files_due(rotation: Rotation, store: ObjectStore, state: State, *, older: bool) -> Set[str]:
+    """Return the paths of the files that are due today, and of those that were damaged when last verified."""
+    files = [known.file for known in state.live_files()]
+    files += [file for file, _ in older_files(state)] if older else []
+    return rotation.due(files) | damage_on_record(store, state.location_id)
 
 
 @dataclass(frozen=True)
