@@ -21,7 +21,7 @@ from snapshot_assets.databases.selection.columns import (
     undecodable,
     unfit_value,
 )
-from snapshot_assets.databases.selection.revealing import revealing_view_error
+from snapshot_assets.databases.selection.hidden import revealing_view_error
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.engine.restore.steps import without_tables
 from snapshot_assets.engine.schema_history import dropped_table

@@ -22,11 +22,17 @@ from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import ingest
 from snapshot_assets.databases.protocol.driver_batches import Feed
 from snapshot_assets.databases.protocol.interruptible import interruptible
-from snapshot_assets.databases.protocol.references import Reference
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
-from snapshot_assets.databases.protocol.target import ExistingTable, OtherType, RestoreRecord, Tried, ignore_tries
+from snapshot_assets.databases.protocol.target import (
+    ExistingTable,
+    OtherType,
+    Reference,
+    RestoreRecord,
+    Tried,
+    ignore_tries,
+)
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.protocol.references import Reference
+from snapshot_assets.databases.protocol.target import Reference
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.options import TypeDefinition
 from snapshot_assets.format.relations import Table, TableName, UserType

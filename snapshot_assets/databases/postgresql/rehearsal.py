@@ -26,8 +26,8 @@ from snapshot_assets.databases.definition import (
     Unchecked,
 )
 from snapshot_assets.databases.postgresql.ddl.checked_sql import qualified_name
+from snapshot_assets.databases.postgresql.disabled_triggers import every_row
 from snapshot_assets.databases.postgresql.existing_objects import names_of
-from snapshot_assets.databases.postgresql.quiet import every_row
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.protocol.ledger import LEDGER
 from snapshot_assets.errors import SnapshotError, TransientError

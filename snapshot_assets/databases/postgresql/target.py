@@ -12,6 +12,13 @@ import pyarrow as pa
 
 from snapshot_assets.databases.definition import Need, Statement
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
+from snapshot_assets.databases.postgresql.disabled_triggers import (
+    acting,
+    disable_triggers,
+    every_row,
+    forced,
+    only_reading,
+)
 from snapshot_assets.databases.postgresql.driver import refused, refused_types
 from snapshot_assets.databases.postgresql.existing_objects import (
     base_type,
@@ -31,8 +38,7 @@ from snapshot_assets.databases.postgresql.large_objects import (
     is_large_objects,
     pages_of_imports,
 )
-from snapshot_assets.databases.postgresql.objects import lookup
-from snapshot_assets.databases.postgresql.quiet import acting, every_row, forced, only_reading, quiet
+from snapshot_assets.databases.postgresql.object_names import lookup
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
@@ -116,7 +122,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     conflicts = conflicts
     rehearse = rehearse
     _execute = PostgresqlConnection.execute
-    _quiet = quiet
+    _disable_triggers = disable_triggers
     _references = references_to
     _rows = PostgresqlConnection.rows
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from snapshot_assets.databases.definition import Need, Rehearsal, Statement
 from snapshot_assets.databases.protocol import ledger
-from snapshot_assets.databases.protocol.references import Reference, parents_first, refusal
 from snapshot_assets.databases.protocol.source import AllRows, Rows
 from snapshot_assets.databases.protocol.sql_steps import SqlSteps
 from snapshot_assets.databases.protocol.steps import SchemaStep
@@ -21,8 +20,11 @@ from snapshot_assets.databases.protocol.target import (
     Load,
     LoadedFile,
     OtherType,
+    Reference,
     RestoreRecord,
     UnfitValues,
+    parents_first,
+    refusal,
 )
 from snapshot_assets.databases.protocol.time_column import TimeColumn
 from snapshot_assets.databases.sql import literal
@@ -78,7 +80,7 @@ class SqlTarget(SqlSteps, ABC):
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
         return
 
-    def _quiet(
+    def _disable_triggers(
         self, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
     ) -> AbstractContextManager[None]:
         """Within a transaction, keep code of the target from acting on rows of tables; others are only read."""
@@ -203,7 +205,7 @@ class SqlTarget(SqlSteps, ABC):
             self._commit_early()
             self._lock_imports()
             self._check_newest(file.table, file.import_id)
-            with self._quiet([file.table]):
+            with self._disable_triggers([file.table]):
                 return self._load(file, table, batches)
 
     @cached_property
@@ -253,7 +255,7 @@ class SqlTarget(SqlSteps, ABC):
             for name, load in by_table.items():
                 self._check_newest(name, load.import_id)
             ordered = [by_table[name] for name in parents_first(list(by_table), references)]
-            with self._quiet(list(by_table), [each.child for each in references], deletes=True):
+            with self._disable_triggers(list(by_table), [each.child for each in references], deletes=True):
                 for reference in references:
                     if self._prevents_deletion(reference, by_table):
                         message = refusal(chunk, reference, with_children=self.deletes_parents)

@@ -9,8 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.hidden import Hidden, excludes, has_star, hidden_of, hides, mentioned
-from snapshot_assets.databases.selection.revealing import refuse_revealing, refuse_views
+from snapshot_assets.databases.selection.hidden import (
+    Hidden,
+    excludes,
+    has_star,
+    hidden_of,
+    hides,
+    mentioned,
+    refuse_revealing,
+    refuse_views,
+)
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.kinds import not_in_snapshot
 from snapshot_assets.format.relations import Column, DatabaseSchema, ForeignKey, Index, Schema, Table, TableName, View

@@ -13,10 +13,9 @@ from snapshot_assets.databases.protocol.query import Query, is_query, query_sche
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
 from snapshot_assets.databases.protocol.time_column import TimedSource
+from snapshot_assets.databases.selection.columns import refuse_reserved
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_hidden
-from snapshot_assets.databases.selection.hidden import check_masks, hides
-from snapshot_assets.databases.selection.reserved_names import refuse_reserved
-from snapshot_assets.databases.selection.revealing import refuse_revealing_views
+from snapshot_assets.databases.selection.hidden import check_masks, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark import catalog_path

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.protocol.references import Reference
-from snapshot_assets.databases.protocol.references import parents_first as tables_parents_first
 from snapshot_assets.databases.protocol.source import AllRows, Rows, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.target import Reference
+from snapshot_assets.databases.protocol.target import parents_first as tables_parents_first
 from snapshot_assets.engine.files.read import TextOf, TextSchema
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.time_range import TimeFilter

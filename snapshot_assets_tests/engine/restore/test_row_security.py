@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.postgresql import quiet as module
-from snapshot_assets.databases.postgresql.quiet import only_reading, quiet
+from snapshot_assets.databases.postgresql import disabled_triggers as module
+from snapshot_assets.databases.postgresql.disabled_triggers import disable_triggers, only_reading
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import AllRows
 from snapshot_assets.engine.restore.settings import Filters
@@ -77,7 +77,7 @@ def test_row_security_is_forced_again_after_an_error(owned: str, postgresql_serv
         with (
             pytest.raises(DatabaseError, match="division by zero"),
             target._transaction(),
-            quiet(target, [table.table_name]),
+            disable_triggers(target, [table.table_name]),
         ):
             target.execute("SELECT 1 / count(*) FROM public.r WHERE id IS NULL", "dividing")
         assert target.counts([(table, AllRows())]) == [0]
@@ -148,7 +148,7 @@ def test_locks_are_taken_in_the_order_of_names_parents_first(
             execute_on_server(sql, doing)
 
         monkeypatch.setattr(target, "execute", recorded)
-        with quiet(target, [R], tables):
+        with disable_triggers(target, [R], tables):
             off = [sql.removeprefix("ALTER TABLE ONLY public.") for sql in altered]
     assert off == [
         *(f"{each} NO FORCE ROW LEVEL SECURITY" for each in "abmz"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.postgresql.quiet import quiet
+from snapshot_assets.databases.postgresql.disabled_triggers import disable_triggers
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RefusedImportError, SnapshotError
@@ -96,7 +96,7 @@ def test_triggers_are_enabled_after_a_connection_that_is_killed(
     states = postgresql_server.psql(uri, STATES)
     with closing(PostgresqlTarget(Into(uri).address)) as target:
         target.execute("BEGIN", "beginning")
-        loading = quiet(target, [READINGS])
+        loading = disable_triggers(target, [READINGS])
         loading.__enter__()
         [session] = target.rows("SELECT pg_backend_pid() AS pid", "looking")
         postgresql_server.psql(uri, f"SELECT pg_terminate_backend({session['pid']}, 10000)")

@@ -19,10 +19,9 @@ from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name,
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.columns import is_ledger_schema, refuse_reserved
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_hidden
-from snapshot_assets.databases.selection.hidden import excludes, hidden_of, hides
-from snapshot_assets.databases.selection.reserved_names import is_ledger_schema, refuse_reserved
-from snapshot_assets.databases.selection.revealing import refuse_revealing_views
+from snapshot_assets.databases.selection.hidden import excludes, hidden_of, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import literal

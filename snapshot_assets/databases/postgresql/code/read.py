@@ -1,4 +1,4 @@
-"""Reads the code of a database into the options of its schemas' documents.
+"""Reads the code of a database into the options of its schemas' documents, with the names of what they leave out.
 
 The option `code` lists objects, and `code_needs` what types, tables and views need. An object without a schema (a
 cast, an extension), or of a schema that is not selected but needed, is listed with the first schema.
@@ -14,8 +14,12 @@ from typing import Any
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.code.needs import LATER, Needs, everything_needed, read_needs, user_objects
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
+from snapshot_assets.databases.postgresql.code.uncarried import read_uncarried
+from snapshot_assets.databases.postgresql.introspect.hidden_columns import HiddenObjects
+from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_own_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.format.options import SchemaOptions
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
 
@@ -197,3 +201,63 @@ def _schema_of(key: str, schemas: Iterable[str]) -> str | None:
     """Return the schema of a type, table or view, if it is one of the given ones."""
     name = key.partition(" ")[2]
     return next((each for each in sorted(schemas, key=len, reverse=True) if name.startswith(f"{each}.")), None)
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the documents of tables and views have.
+
+    Attributes:
+        relations: The exported tables, partitions and views, by oid.
+        types: The types that these use.
+        extensions: The extensions that these use.
+        hidden: Types and code that are left out, because they need what the plan hides.
+    """
+
+    relations: Mapping[int, TableName]
+    types: Collection[UserType]
+    extensions: Collection[str]
+    hidden: HiddenObjects
+
+
+def schemas_with_code(
+    session: PostgresqlSession,
+    selected: list[Schema],
+    every: Iterable[Schema],
+    described: Described,
+    missing: Iterable[str],
+) -> tuple[Schema, ...]:
+    """Return the selected schemas with the code of the database, and with the names of what is not carried.
+
+    Args:
+        session: The source.
+        selected: The documents of the selected schemas.
+        every: Those of all schemas of the user.
+        described: What the documents of tables and views have.
+        missing: More names of what is not carried.
+    """
+    names = [schema.name for schema in every]
+    found = session.rows(
+        "SELECT n.oid::int8 AS oid, n.nspname::text AS name FROM pg_namespace n"
+        f" WHERE n.nspname IN ({', '.join(map(literal, names)) or 'NULL'})",
+        "looking up schemas",
+    )
+    oids = {row["oid"]: row["name"] for row in found}
+    listed = {kind.table_name for schema in selected for kind in SchemaOptions.of(schema).types}
+    used = {kind.table_name for kind in described.types} | listed | described.hidden.types
+    types = [kind for kind in read_own_types(session, names) if kind.table_name not in used]
+    code = read_code(session, oids, described.relations, types, described.extensions, described.hidden.objects)
+    uncarried = read_uncarried(session, oids)
+    uncarried[""] = [*uncarried.get("", ()), *missing]
+    for name, left_out in code.left_out.items():
+        uncarried[name] = [*uncarried.get(name, ()), *left_out]
+    complete = with_code(selected, code, list(described.relations.values()), described.types)
+    return tuple(_with_names(schema, uncarried, first=number == 0) for number, schema in enumerate(complete))
+
+
+def _with_names(schema: Schema, uncarried: Mapping[str, list[str]], *, first: bool) -> Schema:
+    """Return a schema that names what is not carried, the first one also what belongs to the database."""
+    names = [*schema.options.get("not_carried", ())]
+    found = [*uncarried.get(schema.name, ()), *(uncarried[""] if first else ())]
+    names += [each for each in found if each not in names]
+    return schema.model_copy(update={"options": {**schema.options, "not_carried": names}}) if names else schema

@@ -15,8 +15,7 @@ from snapshot_assets.databases.postgresql.introspect.types_and_extensions import
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.hidden import Hidden, excludes, hidden_of, hides
-from snapshot_assets.databases.selection.revealing import refuse_revealing
+from snapshot_assets.databases.selection.hidden import Hidden, excludes, hidden_of, hides, refuse_revealing
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import ColumnPath, table_text

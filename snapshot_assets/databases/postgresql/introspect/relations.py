@@ -113,9 +113,9 @@ class SourceRelation:
         parents: Relations that it inherits from, or the one that it is a partition of.
         children: Its own partitions, without theirs.
 
-    `read_details` adds the rest: the rows of constraints, indexes and statistics, the names of objects that a snapshot
-    does not carry, the parts that the plan hides, the objects that a table needs, a view's query, and a hypertable's
-    time dimension.
+    `read_relation_parts` adds the rest: the rows of constraints, indexes and statistics, the names of objects that a
+    snapshot does not carry, the parts that the plan hides, the objects that a table needs, a view's query, and a
+    hypertable's time dimension.
     """
 
     oid: int

@@ -13,8 +13,15 @@ from snapshot_assets.databases.postgresql.introspect.types_and_extensions import
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.hidden import column_name, excludes, hidden_of, hides
-from snapshot_assets.databases.selection.revealing import hides_of, revealing_row_type_error, revealing_view_error
+from snapshot_assets.databases.selection.hidden import (
+    column_name,
+    excludes,
+    hidden_of,
+    hides,
+    hides_of,
+    revealing_row_type_error,
+    revealing_view_error,
+)
 
 # What each view reads, directly, through other views, and through the tables that inherit from what it reads.
 _READ = """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import read_columns
-from snapshot_assets.databases.postgresql.introspect.needs import read_needs
+from snapshot_assets.databases.postgresql.introspect.dependencies import read_needs
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.sequences import read_sequences
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_types
@@ -111,7 +111,7 @@ WHERE d.dimension_number = 1 AND d.time_interval IS NOT NULL
 """
 
 
-def read_details(
+def read_relation_parts(
     session: PostgresqlSession,
     relations: list[SourceRelation],
     tables: list[SourceRelation],

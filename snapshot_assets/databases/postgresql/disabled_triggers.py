@@ -1,4 +1,4 @@
-"""Keeps triggers, rules and forced row security of tables quiet while a restore reads and writes their rows.
+"""Disables triggers, rules and forced row security of tables while a restore reads and writes their rows.
 
 A snapshot has the rows that triggers and rules once wrote. So a restore lets none of them run, whoever made them: they
 are disabled within the transaction that loads rows, which a kill rolls back. Foreign keys are still checked. Row
@@ -74,7 +74,7 @@ ORDER BY n.nspname, c.relname
 
 
 @contextmanager
-def quiet(
+def disable_triggers(
     target: PostgresqlConnection, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
 ) -> Iterator[None]:
     """Within a transaction, let neither triggers, rules nor forced row security act on the rows of tables.

@@ -13,7 +13,7 @@ from typing import Any
 from snapshot_assets.databases.postgresql.introspect.definitions import read_definitions
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
-from snapshot_assets.databases.postgresql.objects import described
+from snapshot_assets.databases.postgresql.object_names import described
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import TableName
