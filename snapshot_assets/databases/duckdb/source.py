@@ -32,10 +32,10 @@ from snapshot_assets.databases.protocol.query import (
     Query,
     fractions,
     is_query,
-    order_clause,
     query_schema,
 )
 from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.scan_order import order_clause
 from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection, WindowRows
 from snapshot_assets.databases.protocol.time_column import TimedSource
 from snapshot_assets.databases.selection.columns import scanned_column, unfit_value

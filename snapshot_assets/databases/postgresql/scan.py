@@ -30,14 +30,8 @@ from snapshot_assets.databases.postgresql.read_forms import (
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import SourceType
-from snapshot_assets.databases.protocol.query import (
-    SAMPLE_ROWS,
-    ColumnRange,
-    Quantiles,
-    fractions,
-    is_query,
-    order_clause,
-)
+from snapshot_assets.databases.protocol.query import SAMPLE_ROWS, ColumnRange, Quantiles, fractions, is_query
+from snapshot_assets.databases.protocol.scan_order import order_clause
 from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.selection.hidden import mask_of
 from snapshot_assets.databases.sql import identifier, literal, qualified

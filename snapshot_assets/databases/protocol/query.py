@@ -9,14 +9,11 @@ those of least and greatest value alone put all rows in one range if a single va
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
-
-from snapshot_assets.databases.protocol.source import Scan
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName
@@ -200,22 +197,3 @@ def query_schema(
 def is_query(table: Table) -> bool:
     """Return whether a table's rows are those of a query."""
     return "query" in table.options
-
-
-_TEXTS = (pa.string(), pa.large_string())
-
-
-def order_clause(scan: Scan, keys: Sequence[str], by_bytes: str) -> str:
-    """Return the clause that sorts a scan's rows by their carried values; "" for a scan without an order.
-
-    Args:
-        scan: The scan.
-        keys: What stands for each column of its table in the clause, in order.
-        by_bytes: The collation that compares texts by their bytes.
-    """
-    by_name = {column.name: (key, column) for key, column in zip(keys, scan.table.columns, strict=True)}
-    sorted_by = [
-        f"{key} COLLATE {by_bytes}" if column.arrow_field().type in _TEXTS else key
-        for key, column in (by_name[name] for name in scan.order_by)
-    ]
-    return f" ORDER BY {', '.join(sorted_by)}" if sorted_by else ""
