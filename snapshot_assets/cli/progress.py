@@ -15,10 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bar
-
 from snapshot_assets.cli.output import messages_are_json, show_line, show_message
 from snapshot_assets.engine.progress import Progress
 from snapshot_assets.format.units import counted, human_bytes, human_seconds
@@ -98,6 +94,10 @@ def progress(doing: str, chunks: int, outcomes: list[Any], mode: str = "auto") -
 
 @contextmanager
 def _bar(watch: Progress) -> Iterator[Update]:
+    from rich.console import Console  # here, because commands without a terminal need no bar
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
     bar = Bar(
         TextColumn(watch.doing),
         BarColumn(),
@@ -181,7 +181,7 @@ def object_progress(
 
 @contextmanager
 def _object_bar(watch: ObjectProgress) -> Iterator[Update]:
-    from rich.console import Console  # here, because commands without a terminal need no bar
+    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
