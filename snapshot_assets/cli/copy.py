@@ -23,8 +23,8 @@ from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import counted, human_bytes
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.location_template import resolve_location
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.query_fields import resolve_location
 from snapshot_assets.plan.windows import windows_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.cli.options.common import LOCATION_VARIABLE
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.units import parse_duration
+from snapshot_assets.plan.location_template import is_template
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.query_fields import is_template
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location

@@ -46,8 +46,9 @@ from snapshot_assets.plan.fields import (
     Time,
     is_asset,
 )
+from snapshot_assets.plan.location_template import changes_with_time
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
-from snapshot_assets.plan.query_fields import changes_with_time, checked_query, is_windowed, query_of
+from snapshot_assets.plan.queries import checked_query, is_windowed, query_of
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.plan.rules import RULES, NotOf
 from snapshot_assets.plan.spark_settings import SparkSettings

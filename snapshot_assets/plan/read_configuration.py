@@ -66,9 +66,9 @@ from snapshot_assets.plan.configuration import (
 from snapshot_assets.plan.fields import ALIAS, DatabaseReference
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
-from snapshot_assets.plan.references import References, parse_yaml
 from snapshot_assets.plan.rules import NAME
 from snapshot_assets.plan.spark_settings import parse_spark_settings
+from snapshot_assets.plan.yaml_text import References, parse_yaml
 from snapshot_assets.storage.location import parse_location
 
 DATABASES = ("source", "target", "scratch")

@@ -24,8 +24,9 @@ from snapshot_assets.format.units import MIN_FILE_SIZE, MIN_TEXT_SIZE, duration_
 from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import DatabaseReference, FormatOptions, is_asset
+from snapshot_assets.plan.location_template import changes_with_time, check_location, is_template
 from snapshot_assets.plan.problems import raising_value_errors
-from snapshot_assets.plan.query_fields import changes_with_time, check_location, is_template, is_windowed
+from snapshot_assets.plan.queries import is_windowed
 from snapshot_assets.storage.location import parse_location
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)

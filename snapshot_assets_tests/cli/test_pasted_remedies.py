@@ -14,14 +14,9 @@ from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.cli.output import printable
 from snapshot_assets.databases.convert.renaming import clashes
 from snapshot_assets.databases.protocol.refusals import Refusals
-from snapshot_assets.databases.selection.columns import (
-    choose_time_index,
-    columnless_rows,
-    late_name,
-    undecodable,
-    unfit_value,
-)
+from snapshot_assets.databases.selection.columns import columnless_rows, late_name, undecodable, unfit_value
 from snapshot_assets.databases.selection.hidden import revealing_view_error
+from snapshot_assets.databases.selection.time_index import choose_time_index
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.engine.restore.steps import without_tables
 from snapshot_assets.engine.schema_history import dropped_table

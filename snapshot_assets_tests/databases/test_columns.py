@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.selection.columns import choose_time_index
+from snapshot_assets.databases.selection.time_index import choose_time_index
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
 

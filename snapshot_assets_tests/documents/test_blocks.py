@@ -19,7 +19,7 @@ from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.errors import UsageError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
-from snapshot_assets.plan.references import parse_yaml
+from snapshot_assets.plan.yaml_text import parse_yaml
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.documents import reference
 from snapshot_assets_tests.documents.blocks import ROOT, Block, blocks, documents

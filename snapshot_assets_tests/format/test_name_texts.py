@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from snapshot_assets.format.name_texts import printed_name, quoted_name, shell_word, written_name, yaml_key, yaml_value
 from snapshot_assets.format.names import ColumnPath, parse_column, parse_table, table_of_pattern
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.plan.references import References, parse_yaml
+from snapshot_assets.plan.yaml_text import References, parse_yaml
 from snapshot_assets_tests.odd_names import ODD, names
 
 

@@ -20,7 +20,7 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline.assets import io_manager
 from snapshot_assets.pipeline.automation.exports import ExportConfig
 from snapshot_assets.pipeline.dagster import partitions
-from snapshot_assets.pipeline.dagster.failures import SILENT
+from snapshot_assets.pipeline.dagster.runs import SILENT
 from snapshot_assets.plan import windows as plans
 from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Project, run_job
 

@@ -1,7 +1,7 @@
 import pytest
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.plan.references import parse_yaml
+from snapshot_assets.plan.yaml_text import parse_yaml
 
 
 @pytest.mark.parametrize(

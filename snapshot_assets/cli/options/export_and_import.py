@@ -37,7 +37,7 @@ class DatabaseOption(argparse.Action):
         Raises:
             PlanError: A variable is not set, or a reference names none.
         """
-        from snapshot_assets.plan.references import resolved_option  # heavy
+        from snapshot_assets.plan.yaml_text import resolved_option  # heavy
 
         setattr(namespace, self.dest, resolved_option(str(option), str(values), os.environ))
 

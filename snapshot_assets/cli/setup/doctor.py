@@ -32,8 +32,8 @@ from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.units import counted
 from snapshot_assets.plan.configuration import NO_SOURCE, Configuration
+from snapshot_assets.plan.location_template import is_template, resolve_location
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.query_fields import is_template, resolve_location
 from snapshot_assets.plan.read_configuration import Needed, load_configuration
 from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, merged_settings, shown_place
 from snapshot_assets.storage.location import FILE, parse_location

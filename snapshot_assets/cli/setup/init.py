@@ -25,7 +25,7 @@ from snapshot_assets.plan.configuration import CONFIG_VARIABLE, DEFAULT_FILE, Co
 from snapshot_assets.plan.fields import ALIAS
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import FOLDER_VARIABLE, parse_configuration, plan_name
-from snapshot_assets.plan.references import resolved_option
+from snapshot_assets.plan.yaml_text import resolved_option
 
 _HEAD = """\
 # Snapshots of {alias}, proposed by `snapshots init` on {day}. Every value can be changed before the first export.

@@ -22,8 +22,8 @@ from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.location_template import is_template
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.query_fields import is_template
 from snapshot_assets.plan.read_configuration import Needed, load_configuration
 from snapshot_assets.plan.windows import require_range
 

@@ -11,9 +11,10 @@ from pyspark.sql.types import StructField, StructType
 
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.columns import choose_time_index, is_ledger_schema, scanned_column
+from snapshot_assets.databases.selection.columns import is_ledger_schema, scanned_column
 from snapshot_assets.databases.selection.hidden import hidden_of
 from snapshot_assets.databases.selection.selection import selects
+from snapshot_assets.databases.selection.time_index import choose_time_index
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text, qualified
 from snapshot_assets.errors import UnknownRelationError

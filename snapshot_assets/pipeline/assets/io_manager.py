@@ -35,7 +35,7 @@ from snapshot_assets.pipeline.dagster.dagster_internals import (
     requiring_resources,
     store_events,
 )
-from snapshot_assets.pipeline.dagster.failures import showing_failures, start_of_run
+from snapshot_assets.pipeline.dagster.failures import showing_failures
 from snapshot_assets.pipeline.dagster.metadata import (
     made_from_versions,
     materialization,
@@ -52,6 +52,7 @@ from snapshot_assets.pipeline.dagster.resources import (
     Snapshots,
     snapshots_of,
 )
+from snapshot_assets.pipeline.dagster.runs import start_of_run
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 

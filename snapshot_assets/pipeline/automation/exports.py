@@ -23,7 +23,7 @@ from snapshot_assets.pipeline.assets.conditions import fresh, is_automated
 from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.assets.replicas import replica_store
 from snapshot_assets.pipeline.dagster.dagster_internals import NO_EVENTS_AT_THE_END, accepting_unstable_parts
-from snapshot_assets.pipeline.dagster.failures import showing_failed_ticks, showing_failures, why_to_wait
+from snapshot_assets.pipeline.dagster.failures import showing_failed_ticks, showing_failures
 from snapshot_assets.pipeline.dagster.metadata import (
     first_rows,
     made_from_versions,
@@ -43,6 +43,7 @@ from snapshot_assets.pipeline.dagster.partitions import (
     window_of,
 )
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, Snapshots, snapshots_of
+from snapshot_assets.pipeline.dagster.runs import why_to_wait
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.windows import windows_of
 

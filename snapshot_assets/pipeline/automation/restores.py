@@ -18,10 +18,11 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.assets.restored import RestoreConfig
-from snapshot_assets.pipeline.dagster.failures import as_failure, failed_before, showing_failed_ticks, why_to_wait
+from snapshot_assets.pipeline.dagster.failures import as_failure, showing_failed_ticks
 from snapshot_assets.pipeline.dagster.metadata import first_rows
 from snapshot_assets.pipeline.dagster.partitions import asset_key, op_name, sensor_status
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.dagster.runs import failed_before, why_to_wait
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:

@@ -1,13 +1,9 @@
-"""Errors as Dagster shows them, and runs that a schedule or sensor waits for.
-
-Errors have a remedy. Dagster never retries them, because the run has retried already.
-"""
+"""Errors as Dagster shows them, with a remedy. Dagster never retries them, because the run has retried already."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -31,7 +27,6 @@ from snapshot_assets.errors import (
     TornObjectError,
     UsageError,
 )
-from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.dagster.metadata import failed_steps
 
 _OF_CHUNKS = (ExportFailedError, RestoreFailedError, CompactionFailedError)
@@ -132,65 +127,3 @@ def _remedy_of(error: Exception, otherwise: str) -> str:
     if isinstance(error, _OF_CHUNKS) and error.attributes.get("transient"):
         return _MAY_PASS
     return next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), otherwise)
-
-
-_TO_END = (
-    "If its process is gone, end it on its page in the UI: Terminate, with `Force termination immediately`. Until then"
-    " it may keep a place in a pool."
-)
-_ACTIVE = (
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-)
-
-SILENT = timedelta(hours=6)
-"""How long a run may have had no event and still count as running.
-
-A run writes a line every 30 s while its tasks report, and one for each commit. It writes nothing while it hashes files
-for a seal, or waits for a query of the source's to begin, which takes hours at most.
-"""
-
-
-def why_to_wait(context: dg.ScheduleEvaluationContext | dg.SensorEvaluationContext, job: str) -> str | None:
-    """Return why a tick requests no run: another run of the job has not ended; None if there is no such run.
-
-    Dagster shows a run as started for ever if its machine, container or command was killed. Such a run has no new
-    events: it is ignored with a warning, because runs of one plan do not disturb each other.
-
-    Args:
-        context: The tick.
-        job: The job's name.
-    """
-    active = dg.RunsFilter(job_name=job, statuses=list(_ACTIVE))
-    for record in context.instance.get_run_records(active):
-        run = record.dagster_run
-        age = datetime.now(UTC) - _last_event(context.instance, record)
-        found = f"Run {run.run_id} of {job} has not ended; its last event was {human_seconds(age.total_seconds())} ago."
-        if age < SILENT or run.status is dg.DagsterRunStatus.QUEUED:
-            return f"{found} {_TO_END}"
-        context.log.warning(f"{found} Nothing waits for it any longer. {_TO_END}")
-    return None
-
-
-def _last_event(instance: dg.DagsterInstance, record: dg.RunRecord) -> datetime:
-    """Return when a run wrote its last event; when it was created if it has none."""
-    events = instance.get_records_for_run(record.dagster_run.run_id, limit=1, ascending=False).records
-    return datetime.fromtimestamp(events[0].timestamp, UTC) if events else record.create_timestamp
-
-
-def start_of_run(context: dg.InitResourceContext) -> datetime:
-    """Return when the run of a resource started, also in the process of one of its steps; the present without a run."""
-    record = context.instance.get_run_record_by_id(context.run.run_id) if context.instance and context.run else None
-    return datetime.fromtimestamp(record.start_time, UTC) if record and record.start_time else datetime.now(UTC)
-
-
-def failed_before(instance: dg.DagsterInstance, job: str, age: timedelta) -> bool:
-    """Return whether the newest run of a job failed at least so long ago."""
-    records = instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)
-    if not records or records[0].dagster_run.status is not dg.DagsterRunStatus.FAILURE:
-        return False
-    ended = datetime.fromtimestamp(records[0].end_time or 0, UTC)
-    return datetime.now(UTC) - ended >= age

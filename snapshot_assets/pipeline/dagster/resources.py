@@ -28,8 +28,8 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.dagster.spark_session import SparkResource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.fields import DatabaseReference
+from snapshot_assets.plan.location_template import resolve_location
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets.plan.query_fields import resolve_location
 from snapshot_assets.plan.spark_settings import MASTER
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location

@@ -16,8 +16,9 @@ from snapshot_assets.databases.duckdb.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.columns import Carried, choose_time_index, is_ledger_schema
+from snapshot_assets.databases.selection.columns import Carried, is_ledger_schema
 from snapshot_assets.databases.selection.hidden import hidden_of
+from snapshot_assets.databases.selection.time_index import choose_time_index
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text

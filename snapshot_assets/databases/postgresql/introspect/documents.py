@@ -39,7 +39,7 @@ from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.columns import choose_time_index, refuse_reserved
+from snapshot_assets.databases.selection.columns import refuse_reserved
 from snapshot_assets.databases.selection.exclusions import with_lost
 from snapshot_assets.databases.selection.hidden import (
     column_name,
@@ -50,6 +50,7 @@ from snapshot_assets.databases.selection.hidden import (
     refuse_views,
 )
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
+from snapshot_assets.databases.selection.time_index import choose_time_index
 from snapshot_assets.errors import DatabaseDeniedError, PlanError, UnknownRelationError
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text

@@ -1,4 +1,4 @@
-"""The fields of a plan of kind `query`: the query, and a location that may be a template."""
+"""The location of a plan of kind `query`, which may have names in braces, such as `{date}`."""
 
 from __future__ import annotations
 
@@ -7,34 +7,12 @@ from datetime import UTC, datetime
 from string import Formatter
 from typing import Any
 
-from snapshot_assets.databases.protocol.query import Query, parse_query
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.names import table_of
 from snapshot_assets.storage.location import parse_location
 
 _VALUES = ("now", "date", "plan", "run_id")
 _DATE = "%Y-%m-%d"
 _MOMENT = "%Y%m%dT%H%M%SZ"
-
-
-def checked_query(query: str) -> str:
-    """Return a query as it runs, or the table that it names.
-
-    Raises:
-        PlanError: See `parse_query`.
-    """
-    return query if table_of(query) is not None else parse_query(query)
-
-
-def query_of(name: str, text: str) -> Query | None:
-    """Return the query of a plan; None if it names a table."""
-    return None if table_of(text) is not None else Query(name, text)
-
-
-def is_windowed(query: str) -> bool:
-    """Return whether a query names the bounds of a window."""
-    parsed = query_of("query", query)
-    return parsed is not None and parsed.windowed
 
 
 def resolve_location(template: str, *, now: datetime, plan: str, run_id: str) -> str:
