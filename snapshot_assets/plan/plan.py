@@ -1,7 +1,6 @@
 """The plan: everything that defines one dataset's snapshots, checked before anything runs.
 
-A plan is written in `snapshots.yaml` (see `snapshot_assets.plan.read_configuration`) or built in Python. Both report
-all mistakes at once:
+A plan is written in `snapshots.yaml` or built in Python. Both report all mistakes at once:
 
     Plan(
         name="flights",
@@ -9,12 +8,10 @@ all mistakes at once:
         to="s3://backups/flights",
         start_time="2013-01-01T00:00:00Z",
         end_time="2014-01-01T00:00:00Z",
-        chunk_time_window="7d",
         tables=["main.flights", "main.weather"],
-        time_columns={"main.airports": None},
     )
 
-The module connects to nothing and imports neither Dagster nor Spark.
+It connects to nothing and imports neither Dagster nor Spark.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ from snapshot_assets.plan.location_template import changes_with_time
 from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.plan.queries import checked_query, is_windowed, query_of
 from snapshot_assets.plan.retention import RetentionFields
-from snapshot_assets.plan.rules import RULES, NotOf
+from snapshot_assets.plan.rules import RULES, NotOf, check_kind_of_query
 from snapshot_assets.plan.spark_settings import SparkSettings
 
 MAX_PARALLELISM = 64
@@ -277,6 +274,12 @@ class Plan(BaseModel):
         except ValidationError as error:
             problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "spark"))
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
+
+    @field_validator("query", mode="before")
+    @classmethod
+    def _check_kind(cls, query: object, info: ValidationInfo) -> object:
+        check_kind_of_query(query, info)
+        return query
 
     @field_validator("*")
     @classmethod

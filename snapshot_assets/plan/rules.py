@@ -103,8 +103,8 @@ def _suits_location_and_target(kind: str, info: ValidationInfo) -> None:
         raise ValueError("a copy of a query has no target or scratch; `snapshots import --from` restores it")
 
 
-@_rule("query")
-def _belongs_to_the_kind(query: str | None, info: ValidationInfo) -> None:
+def check_kind_of_query(query: object, info: ValidationInfo) -> None:
+    """Refuse a query of a plan of another kind, and a plan of kind `query` without one, before the query is parsed."""
     if info.data.get("kind") != "query":
         if query is not None:
             raise ValueError("only a plan of kind: query has one; write kind: query, or remove it")

@@ -87,13 +87,14 @@ def same_states(one: State, other: State) -> bool:
     if replace(_header(one), released_holds=()) != replace(_header(other), released_holds=()):
         return False  # one may come from a checkpoint of a build that did not record released holds
     first, second = one.files.merged(), other.files.merged()
-    if not _equal(first.table, second.table):
-        return False
-    for column in first.bounds.columns | second.bounds.columns:  # all together may not fit into memory
-        some, others = first.bounds.of(column), second.bounds.of(column)
-        if some.keys() != others.keys() or not all(_equal(table, others[kind]) for kind, table in some.items()):
-            return False
-    return True
+    columns = first.bounds.columns | second.bounds.columns  # one at a time: all together may not fit into memory
+    return _equal(first.table, second.table) and all(
+        _equal_bounds(first.bounds.of(column), second.bounds.of(column)) for column in columns
+    )
+
+
+def _equal_bounds(one: ByKind, other: ByKind) -> bool:
+    return one.keys() == other.keys() and all(_equal(table, other[kind]) for kind, table in one.items())
 
 
 def _equal(one: pa.Table, other: pa.Table) -> bool:

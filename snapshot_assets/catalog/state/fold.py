@@ -42,7 +42,7 @@ class LogEntry:
         return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
 
 
-def _check_follows(state: BaseState, transaction: act.Transaction, name: str) -> None:
+def _check_link(state: BaseState, transaction: act.Transaction, name: str) -> None:
     """Raise one of four distinct errors if a transaction of a state's location does not follow it."""
     if transaction.revision != state.revision + 1:
         kind = GapError if transaction.revision > state.revision else ForkError
@@ -129,7 +129,7 @@ class State(BaseState):
         check_location(self, entry.transaction, name)
         if entry.starts_log:
             raise missing_rebuild_checkpoint(entry, name)
-        _check_follows(self, entry.transaction, name)
+        _check_link(self, entry.transaction, name)
         transaction = entry.transaction
         self.format_version = self.format_version or transaction.version
         self.location_id = transaction.location_id

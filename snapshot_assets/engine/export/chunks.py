@@ -267,6 +267,7 @@ def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
         files,
         seconds=max((part.seconds for part in parts), default=0.0),
         opened_at=opened_at,
+        # With an empty file added, the receipt does not list all files.
         receipt=parts[0].receipt if len(parts) == 1 and files == parts[0].files else None,
     )
 
@@ -298,12 +299,13 @@ def _commit_one(export: Export, work: ChunkWork, outcome: Outcome) -> Outcome:
     """Commit a chunk; a replacement takes the place of the files that hold its rows, also if it was compacted."""
     while outcome.error is None:
         try:
-            [outcome] = _commit(export, [(work, outcome)])
-            break
-        except rules.CompactedMeanwhileError:
-            live = tuple(each.file for each in export.catalog.refresh().live_files(work.chunk))
-            work = replace(work, replaces=live)
-            outcome = replace(outcome, receipt=None)  # it names the attempts that are replaced
+            try:
+                [outcome] = _commit(export, [(work, outcome)])
+                break
+            except rules.CompactedMeanwhileError:
+                live = tuple(each.file for each in export.catalog.refresh().live_files(work.chunk))
+                work = replace(work, replaces=live)
+                outcome = replace(outcome, receipt=None)  # it names the attempts that are replaced
         except (SupersededError, LocationDeletedError):
             raise
         except SnapshotError as error:

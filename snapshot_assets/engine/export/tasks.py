@@ -104,7 +104,8 @@ class ChunkWork:
         frames: DataFrames with the rows, instead of scans.
         check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
         status: Status of the outcome once the chunk is committed.
-        replaces: The files that the commit removes; None if the chunk must not be completed yet.
+        replaces: The files that the commit removes; None if the chunk must not be completed yet. A part has none.
+        superseded: In a part, the attempts of these files, which its receipt names.
     """
 
     chunk: int
@@ -118,16 +119,19 @@ class ChunkWork:
     check: Callable[[], None] | None = None
     status: str = "exported"
     replaces: tuple[DataFile, ...] | None = None
+    superseded: tuple[str, ...] = ()
 
     @property
     def parts(self) -> list[ChunkWork]:
         """The work of each task."""
-        return [replace(self, scans=(scans,), whole=len(self.scans) == 1) for scans in self.scans]
+        whole = len(self.scans) == 1
+        task = replace(self, whole=whole, replaces=None, superseded=self.supersedes if whole else ())
+        return [replace(task, scans=(scans,)) for scans in self.scans]
 
     @property
     def supersedes(self) -> tuple[str, ...]:
         """The attempts whose files the commit removes."""
-        return tuple(sorted({file.attempt for file in self.replaces or ()}))
+        return self.superseded or tuple(sorted({file.attempt for file in self.replaces or ()}))
 
     def check_counts(self, files: Iterable[DataFile]) -> None:
         """Compare the rows that the chunk's tasks wrote with those that the database counted.

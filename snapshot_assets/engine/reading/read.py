@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from weakref import WeakKeyDictionary
@@ -65,15 +66,15 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
     wanted = [(_identity(store, part.file, local), part) for part in parts]
     new = [(identity, part) for identity, part in wanted if identity not in known]
     files = {part.file.path: part.file for _, part in new}
-    if local:
-        with threads(hashing_threads(store, HASHING_THREADS)) as pool:
-            found = list(pool.map(lambda path: (path, _sha256(store, path)), files))
-    else:
-        found = list(_in_tasks(spark, store, [part for _, part in new]))
-    for path, sha256 in found:
-        if sha256 is None:
-            raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
-        check_sha256(files[path], sha256)
+    with threads(hashing_threads(store, HASHING_THREADS)) if local else nullcontext() as pool:
+        if pool is not None:
+            found = pool.map(lambda path: (path, _sha256(store, path)), files)
+        else:
+            found = _in_tasks(spark, store, [part for _, part in new])
+        for path, sha256 in found:  # the first fault ends it: the others need not be hashed
+            if sha256 is None:
+                raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
+            check_sha256(files[path], sha256)
     known.update(identity for identity, _ in new)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.postgresql import define, rename
+from snapshot_assets.databases.postgresql.renaming.names import Names
 from snapshot_assets.databases.postgresql.renaming.texts import Texts
 from snapshot_assets.errors import PlanError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, TableName
@@ -247,9 +248,10 @@ def test_two_objects_of_one_name_are_refused_and_so_is_a_name_that_the_server_wo
     ],
 )
 def test_only_names_of_objects_are_renamed_in_an_expression(text: str, renamed_text: str) -> None:
-    table = TableName("public", "t")
-    texts = Texts({TableName("public", "s"): TableName("x", "s"), table: TableName("x", "u")}, lambda name, _: name)
-    assert texts.renamed(text, table) == renamed_text
+    documents = [{"schema": "public", "name": name, "columns": []} for name in ("s", "t")]
+    schema = DatabaseSchema.model_validate({"database": "postgresql", "tables": documents})
+    texts = Texts(Names(schema, tables(s="x.s", t="x.u")))
+    assert texts.renamed(text, TableName("public", "t")) == renamed_text
 
 
 def test_not_null_constraints_that_the_server_named_follow_their_table() -> None:
