@@ -122,7 +122,7 @@ def _connect_failure(remote: str) -> str | None:
     request = ReleaseSessionRequest(session_id=str(uuid.uuid4()), client_type=builder.userAgent)
     if builder.userId:
         request.user_context.user_id = builder.userId
-    deadline = time.monotonic() + _SECONDS
+    deadline, answered = time.monotonic() + _SECONDS, False
     with builder.toChannel() as channel:
         stub = SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
         while True:
@@ -132,9 +132,11 @@ def _connect_failure(remote: str) -> str | None:
             except Exception as error:  # of gRPC, which PySpark brings along
                 status = getattr(error.code() if hasattr(error, "code") else None, "name", "")
                 if status == "UNAVAILABLE" and left > _PAUSE:
+                    answered = True
                     time.sleep(_PAUSE)
                     continue
-                return _FAILURES.get(status)
+                # The last request may have too little time left for an answer that earlier ones had.
+                return _FAILURES.get("UNAVAILABLE" if status == "DEADLINE_EXCEEDED" and answered else status)
             return None
 
 
