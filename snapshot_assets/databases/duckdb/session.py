@@ -199,8 +199,8 @@ def _file_state(path: str, alias: str) -> str:
 def translated(doing: str) -> Iterator[None]:
     """Raise DuckDB's errors inside as the package's own, of an operation such as `DuckDB 'shop': reading main.orders`.
 
-    DuckDB has one class for all errors of files, and a stream of Arrow breaks off with other classes, so that some are
-    told apart by their texts.
+    DuckDB has one class for all errors of files, and a stream of Arrow breaks off with other classes, so the
+    texts distinguish some.
     """
     try:
         yield

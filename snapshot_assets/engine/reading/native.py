@@ -193,7 +193,7 @@ class NativeRead:
             return spark.createDataFrame([], wanted)
         with spark_errors():
             rows = [self._rows(spark, group) for group in self.groups]
-            frame = reduce(lambda one, other: one.unionAll(other), rows)
+            frame = reduce(lambda one, other: one.unionAll(other), rows)  # by the session's own class
             if frame.schema != wanted:
                 raise InexpressibleError(f"Spark reads {frame.schema.simpleString()}")
             if len(frame.inputFiles()) != sum(len(group.paths) for group in self.groups):

@@ -12,6 +12,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.receipts import read_receipt
+from snapshot_assets.catalog.rules.chunks import CompactedMeanwhileError
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.files import sorting
 from snapshot_assets.engine.runner import InlineRunner, SparkRunner
@@ -20,6 +21,7 @@ from snapshot_assets.errors import (
     DatabaseError,
     NoSnapshotError,
     PlanError,
+    StoreUnavailableError,
     TaskLostError,
     UnknownRelationError,
 )
@@ -410,6 +412,31 @@ def test_a_replace_of_a_chunk_that_is_compacted_meanwhile_replaces_what_was_comp
     newest = head(scattered).chunks[2].chunk
     superseded = {path.rsplit("-", 2)[1] for path in merged}
     assert set(read_receipt(scattered.store, newest.receipts[-1].path)[0].supersedes) == superseded
+    assert damage(scattered) == []
+    assert scattered.differences() == {}
+
+
+def test_a_transient_error_after_a_compaction_meanwhile_fails_one_attempt_at_the_chunk(scattered, monkeypatch):
+    refresh, init, compacted = Catalog.refresh, CompactedMeanwhileError.__init__, []
+
+    def note(self, *arguments, **attributes):
+        compacted.append(True)
+        init(self, *arguments, **attributes)
+
+    def refresh_or_fail(self):
+        if compacted == [True]:
+            compacted.append(False)
+            raise StoreUnavailableError("The store is busy.")
+        return refresh(self)
+
+    monkeypatch.setattr(CompactedMeanwhileError, "__init__", note)
+    monkeypatch.setattr(Catalog, "refresh", refresh_or_fail)
+    done = []
+    runner = Meanwhile(lambda: done or done.append(compact(scattered.store)))
+    with scattered.run(runner).open() as export:
+        assert [outcome.status for outcome in export.export([2], replace_completed=True)] == ["replaced"]
+        export.seal()
+    assert compacted[:2] == [True, False]
     assert damage(scattered) == []
     assert scattered.differences() == {}
 

@@ -244,7 +244,7 @@ _COLUMNS = """
     WHERE a.attnum > 0 AND NOT a.attisdropped
         AND (a.attrelid = ANY ({relations}) OR (a.attrelid::int8, a.attname::text) IN ({columns}))"""
 
-# Tables are no part of this: those that need something hidden are told by their own documents.
+# Tables are no part of this: their own documents record what they need.
 _GONE = f"""
 WITH RECURSIVE hidden AS ({_COLUMNS}), part (type) AS (
     SELECT h.type FROM hidden h
