@@ -15,12 +15,12 @@ from snapshot_assets.databases.postgresql import type_for as postgresql_type
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan
 from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, Table, TableName
+from snapshot_assets.testing.restores import copy, extracted, source
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
 from snapshot_assets_tests.databases.duckdb.test_types import CASES, make_table
 from snapshot_assets_tests.databases.postgresql.conftest import every_type
 from snapshot_assets_tests.databases.postgresql.values import TYPES
-from snapshot_assets_tests.databases.restores import copy, extracted, source
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 __all__ = ["every_type"]

@@ -16,9 +16,9 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.options import PARTS
 from snapshot_assets.format.relations import DatabaseSchema, Index
+from snapshot_assets.testing.restores import copy, definition_of, extracted
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import fresh
-from snapshot_assets_tests.databases.restores import copy, definition_of, extracted
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 SPECIAL = """

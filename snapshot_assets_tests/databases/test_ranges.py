@@ -19,7 +19,7 @@ from snapshot_assets.databases.protocol.query import Quantiles, Query
 from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier, Table, TableName
-from snapshot_assets_tests.databases.restores import read_scan, source
+from snapshot_assets.testing.restores import read_scan, source
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 ENDS = {

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets_tests.databases.restores import read_scan, source
+from snapshot_assets.testing.restores import read_scan, source
 
 MAIN_T = TableName("main", "t")
 opened = source

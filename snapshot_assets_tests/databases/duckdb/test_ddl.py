@@ -11,9 +11,9 @@ from snapshot_assets.databases.duckdb.types import LEAVES
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import DatabaseSchema, ForeignKey, PrimaryKey, Table, TableName, View
+from snapshot_assets.testing.restores import copy, extracted
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
-from snapshot_assets_tests.databases.restores import copy, extracted
 
 EVIL = "DROP TABLE main.t"
 

@@ -7,9 +7,9 @@ import pytest
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.errors import AmbiguousTimeIndexError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
+from snapshot_assets.testing.restores import copy, extracted
 from snapshot_assets_tests.databases.duckdb.files import make_file, opened, rows_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
-from snapshot_assets_tests.databases.restores import copy, extracted
 
 STRANGE_NAME = 'we"ird. ; näme'
 

@@ -12,9 +12,9 @@ from snapshot_assets.databases.duckdb import define, rename
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.testing.restores import extracted, make, record_of, target
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
-from snapshot_assets_tests.databases.restores import extracted, make, record_of, target
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, 
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.scratch_folders import process_folder
+from snapshot_assets.testing.restores import utc
 from snapshot_assets_tests.databases.duckdb.files import documented, make_file, opened, rows_of
-from snapshot_assets_tests.databases.restores import utc
 
 EVENTS = TableName("main", "events")
 KINDS = DuckDBTimeColumn.types

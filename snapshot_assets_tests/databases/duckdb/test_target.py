@@ -18,9 +18,9 @@ from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import Load
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError
 from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.testing.restores import copy, definition_of, entry, extracted, make, record_of, target
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
-from snapshot_assets_tests.databases.restores import copy, definition_of, entry, extracted, make, record_of, target
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import parse_arrow_type
 from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table, TableName
+from snapshot_assets.testing.restores import entry, make, record_of, target
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, documented, make_file, opened, path_of, rows_of
 from snapshot_assets_tests.databases.duckdb.shop import fresh
-from snapshot_assets_tests.databases.restores import entry, make, record_of, target
 
 NATIVE, TEXT = Carrier.NATIVE, Carrier.TEXT
 

@@ -19,8 +19,8 @@ from snapshot_assets.databases.protocol.source import AllRows, Database, Databas
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
+from snapshot_assets.testing.restores import read_scan, source
 from snapshot_assets_tests.databases.postgresql.values import TYPES
-from snapshot_assets_tests.databases.restores import read_scan, source
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 Run = Callable[[str], list[tuple[Any, ...]]]

@@ -17,8 +17,8 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.errors import DatabaseError, DocumentError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.testing.restores import record_of
 from snapshot_assets_tests.databases.postgresql.helpers import execute, restore, run, schema_dump
-from snapshot_assets_tests.databases.restores import record_of
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 EVIL = "1); DROP TABLE victim; --"

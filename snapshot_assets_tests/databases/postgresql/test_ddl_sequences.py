@@ -7,6 +7,7 @@ from snapshot_assets.databases.definition import Advance
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.testing.restores import copy
 from snapshot_assets_tests.databases.postgresql.helpers import (
     extracted,
     in_schemas,
@@ -15,7 +16,6 @@ from snapshot_assets_tests.databases.postgresql.helpers import (
     run,
     schema_dump,
 )
-from snapshot_assets_tests.databases.restores import copy
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 SERIAL = """

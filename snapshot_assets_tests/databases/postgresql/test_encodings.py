@@ -14,9 +14,9 @@ from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import DatabaseError, SnapshotError
 from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.testing.restores import copy
 from snapshot_assets_tests.cli.helpers import export, make_plan, store_of
 from snapshot_assets_tests.databases.postgresql.helpers import extracted, opened, read
-from snapshot_assets_tests.databases.restores import copy
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 MakeEncoded = Callable[[str], str]

@@ -11,6 +11,7 @@ import pytest
 
 from snapshot_assets.databases.protocol.source import Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import ConsistencyLostError
+from snapshot_assets.testing.restores import utc as at
 from snapshot_assets_tests.databases.postgresql.helpers import (
     client,
     contents,
@@ -22,7 +23,6 @@ from snapshot_assets_tests.databases.postgresql.helpers import (
     restore,
     table_of,
 )
-from snapshot_assets_tests.databases.restores import utc as at
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 HOURS = """

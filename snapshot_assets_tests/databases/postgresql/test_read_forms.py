@@ -17,8 +17,8 @@ from snapshot_assets.databases.protocol.query import Query
 from snapshot_assets.databases.protocol.source import AllRows, Scan, Selection
 from snapshot_assets.errors import CarrierError
 from snapshot_assets.format.relations import Table
+from snapshot_assets.testing.restores import read_scan
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, opened, read, table_of
-from snapshot_assets_tests.databases.restores import read_scan
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 EXACT = Context(prec=40)

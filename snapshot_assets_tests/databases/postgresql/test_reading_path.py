@@ -10,8 +10,8 @@ import pytest
 from snapshot_assets.databases.protocol.source import AllRows, Scan, Selection, WindowRows
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
+from snapshot_assets.testing.restores import utc as at
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, read_scan, table_of
-from snapshot_assets_tests.databases.restores import utc as at
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql
 
 # While the objects are made, the functions call nothing that relies on a path: since version 17 the server checks that.

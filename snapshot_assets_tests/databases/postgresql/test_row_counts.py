@@ -11,10 +11,10 @@ import pytest
 from snapshot_assets.databases.postgresql import row_counts
 from snapshot_assets.databases.protocol.source import AllRows, Database, Rows, Scan, Selection, TimelessRows, WindowRows
 from snapshot_assets.format.relations import Carrier, Table, TableName
+from snapshot_assets.testing.restores import read_scan
+from snapshot_assets.testing.restores import utc as at
 from snapshot_assets_tests.databases.postgresql.helpers import execute, opened, table_of
 from snapshot_assets_tests.databases.postgresql.test_partitions import FOREIGN, HOURS, leave_pending
-from snapshot_assets_tests.databases.restores import read_scan
-from snapshot_assets_tests.databases.restores import utc as at
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 EXTREMES = ("NULL", "'infinity'", "'-infinity'", "'4713-01-01 BC'", "'294276-12-30'", "'0001-01-01'", "'9999-12-31'")

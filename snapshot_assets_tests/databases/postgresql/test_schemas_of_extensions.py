@@ -5,9 +5,9 @@ from __future__ import annotations
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.testing.restores import copy
 from snapshot_assets_tests.databases.postgresql.helpers import extracted
 from snapshot_assets_tests.databases.postgresql.test_code import restore_code
-from snapshot_assets_tests.databases.restores import copy
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 IN_ITS_SCHEMA = """

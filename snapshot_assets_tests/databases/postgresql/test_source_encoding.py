@@ -17,8 +17,8 @@ from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.names import ColumnPath
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.read_configuration import parse_configuration
+from snapshot_assets.testing.restores import copy, extracted, source, target
 from snapshot_assets_tests.databases.postgresql.helpers import read
-from snapshot_assets_tests.databases.restores import copy, extracted, source, target
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 TABLE = TableName("public", "t")

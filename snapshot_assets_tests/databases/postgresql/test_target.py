@@ -20,8 +20,8 @@ from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Column, Table, TableName
+from snapshot_assets.testing.restores import make
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute
-from snapshot_assets_tests.databases.restores import make
 
 T = TableName("public", "t")
 TABLE = Table(

@@ -11,8 +11,8 @@ from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeC
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Carrier, Table
+from snapshot_assets.testing.restores import utc as at
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
-from snapshot_assets_tests.databases.restores import utc as at
 
 
 def make(uri: str, kind: str, *values: str) -> None:

@@ -21,7 +21,7 @@ from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import is_utc
-from snapshot_assets_tests.databases.restores import utc
+from snapshot_assets.testing.restores import utc
 
 ORDERS = TableName("catalog_a", "orders")
 ZEROS = ("0", "00", "0000", "000000", "0:00", "00:0", "00:00", "00:00:00")

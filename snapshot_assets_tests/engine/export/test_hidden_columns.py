@@ -20,10 +20,10 @@ from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelati
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.testing.restores import read_scan
 from snapshot_assets_tests.cli.helpers import contents, export, store_of
 from snapshot_assets_tests.databases.duckdb.files import make_file
 from snapshot_assets_tests.databases.postgresql.helpers import execute
-from snapshot_assets_tests.databases.restores import read_scan
 from snapshot_assets_tests.engine.restore.imports import Into
 
 SECRET, PHONE = "kestrel-47", "555-0199"

@@ -21,17 +21,20 @@ LOCATION = "0" * 32
 
 
 def utc(*parts: int) -> datetime:
+    """Return an instant in UTC."""
     return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
 @contextmanager
 def source(address: DatabaseAddress) -> Iterator[Database]:
+    """Open a database as a source; it is closed at the end."""
     with closing(open_database(address)) as database:
         yield database
 
 
 @contextmanager
 def target(address: DatabaseAddress) -> Iterator[SqlTarget]:
+    """Open a database as a target; it is closed at the end."""
     with closing(open_target(address)) as opened:
         yield opened
 
@@ -56,6 +59,7 @@ def extracted(
 
 
 def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:
+    """Return how to create a schema in a target, converted if it is of another kind."""
     module, kind = target_module(into), kind_of(into.uri)
     if schema.database == kind:
         return module.define(schema, expressions=expressions)
@@ -65,11 +69,13 @@ def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions:
 
 
 def record_of(definition: Definition, id_: str = "a" * 32) -> RestoreRecord:
+    """Return the record of an import of all tables."""
     tables = tuple(table.table_name for table in definition.tables)
     return RestoreRecord(id_, LOCATION, "file:///snapshots/x", 1, "c" * 64, "{}", tables)
 
 
 def entry(table: TableName, record: RestoreRecord, path: str = "") -> LoadedFile:
+    """Return the ledger row of a file of chunk 0."""
     return LoadedFile(LOCATION, table, path or f"data/0/{table}.parquet", 0, "f" * 64, record.id)
 
 

@@ -1,0 +1,202 @@
+"""The tests that every database passes as the target of a restore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from snapshot_assets.databases.definition import ObjectKey, Statement
+from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.steps import steps_of
+from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
+from snapshot_assets.errors import DatabaseError, OtherImportError
+from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.testing.example import ExampleDatabase
+from snapshot_assets.testing.restores import (
+    copy,
+    definition_of,
+    entry,
+    extracted,
+    make,
+    read_scan,
+    record_of,
+    source,
+    target,
+)
+
+DAY_1 = WindowRows(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
+
+
+class TornError(Exception):
+    """An error of the batches."""
+
+
+class Started(NamedTuple):
+    """An open target with a table `t (n, ts)`, into which an import was started.
+
+    Attributes:
+        target: The target.
+        table: The table, with `ts` as its time index.
+        record: The import.
+    """
+
+    target: SqlTarget
+    table: Table
+    record: RestoreRecord
+
+    def rows(self, *numbers: int, day: int | None = 1) -> pa.RecordBatch:
+        """Return rows of one day of January 2024, or without a time."""
+        times = [None if day is None else datetime(2024, 1, day)] * len(numbers)
+        table = pa.table({"n": numbers, "ts": pa.array(times, pa.timestamp("us"))})
+        return table.cast(self.table.arrow_schema()).to_batches()[0]
+
+    def file(self, path: str, chunk: int = 1) -> LoadedFile:
+        """Return the ledger row of a file."""
+        return replace(entry(self.table.table_name, self.record, path), chunk=chunk)
+
+    def load(self, path: str, batches: Iterable[pa.RecordBatch], chunk: int = 1) -> int | None:
+        """Load batches as a file."""
+        return self.target.load(self.file(path, chunk), self.table, batches)
+
+    def replace_by(self, path: str, batches: Iterable[pa.RecordBatch], rows: Rows = DAY_1) -> int:
+        """Replace rows of chunk 1 by one file."""
+        files = [(self.file(path), self.table, batches)]
+        return self.target.replace(1, [Load(self.record.location_id, self.record.id, self.table, rows, files)])
+
+    def torn(self, *numbers: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows, and fail."""
+        yield self.rows(*numbers)
+        raise TornError
+
+
+class TargetSuite:
+    """Inherit from it, and define a fixture `example` that yields an empty `ExampleDatabase` for each test."""
+
+    @contextmanager
+    def start(self, example: ExampleDatabase) -> Iterator[Started]:
+        """Make a table `t (n, ts)` in the database, and start an import into it."""
+        example.execute(f"CREATE TABLE t (n INTEGER, ts {example.times[0].name})")
+        [table] = extracted(example.address).tables
+        with target(example.address) as opened:
+            record = record_of(definition_of(DatabaseSchema(database=opened.kind, tables=(table,)), example.address))
+            opened.begin(record, "")
+            yield Started(opened, table.model_copy(update={"time_index": "ts"}), record)
+
+    def stored(self, example: ExampleDatabase) -> list[int]:
+        """Return the sorted numbers that table `t` holds."""
+        [table] = extracted(example.address).tables
+        with source(example.address) as database:
+            return sorted(read_scan(database, Scan(table, AllRows()))["n"].to_pylist())
+
+    def test_looking_into_an_empty_database_changes_nothing(self, example: ExampleDatabase) -> None:
+        with target(example.address) as opened:
+            assert (opened.imports(), opened.loaded("x")) == ([], [])
+            opened.forget()
+            assert opened.imports() == []
+
+    def test_a_file_is_loaded_once_and_recorded_with_its_rows(self, example: ExampleDatabase) -> None:
+        with self.start(example) as started:
+            batches = [started.rows(1, 2), started.rows(3, day=2), started.rows(4, day=None)]
+            assert started.load("data/1/a.parquet", batches) == 4
+            assert started.load("data/1/a.parquet", iter(lambda: pytest.fail("read again"), None)) is None
+            loaded = started.target.loaded(started.record.location_id)
+            assert [(each.path, each.rows) for each in loaded] == [("data/1/a.parquet", 4)]
+            wanted = (AllRows(), DAY_1, TimelessRows())
+            assert started.target.counts([(started.table, each) for each in wanted]) == [4, 2, 1]
+        assert self.stored(example) == [1, 2, 3, 4]
+
+    def test_an_error_of_the_batches_leaves_no_row_and_is_raised_as_it_is(self, example: ExampleDatabase) -> None:
+        with self.start(example) as started:
+            with pytest.raises(TornError):
+                started.load("data/1/a.parquet", started.torn(1, 2))
+            assert started.target.loaded(started.record.location_id) == []
+            assert started.load("data/1/a.parquet", [started.rows(1, 2)]) == 2
+        assert self.stored(example) == [1, 2]
+
+    def test_a_chunk_is_replaced_in_one_transaction(self, example: ExampleDatabase) -> None:
+        with self.start(example) as started:
+            started.load("data/1/a.parquet", [started.rows(1, 2)])
+            started.load("data/2/a.parquet", [started.rows(20, day=2), started.rows(30, day=None)], chunk=2)
+            with pytest.raises(TornError):
+                started.replace_by("data/1/b.parquet", started.torn(3))
+            assert started.target.counts([(started.table, DAY_1)]) == [2]
+            assert started.replace_by("data/1/b.parquet", [started.rows(1, 3, 4)]) == 3
+            loaded = started.target.loaded(started.record.location_id)
+            assert [each.path for each in loaded] == ["data/1/b.parquet", "data/2/a.parquet"]
+            timeless = Load(started.record.location_id, started.record.id, started.table, TimelessRows(), [])
+            assert started.target.replace(9, [timeless]) == 0
+        assert self.stored(example) == [1, 3, 4, 20]
+
+    def test_keys_and_indexes_survive_a_replacement_by_rows_with_the_same_keys(self, example: ExampleDatabase) -> None:
+        with self.start(example) as started:
+            started.load("data/1/a.parquet", [started.rows(1, 2)])
+            unique = [Statement(ObjectKey("index", "i"), f"CREATE UNIQUE INDEX i ON {example.schema}.t (n)")]
+            make(started.target, started.record, unique)
+            assert started.replace_by("data/1/b.parquet", [started.rows(1, 2)]) == 2
+            with pytest.raises(DatabaseError, match=r"(?i)duplicate key"):
+                started.load("data/1/c.parquet", [started.rows(2)])
+        assert self.stored(example) == [1, 2]
+
+    def test_another_import_cannot_begin_unseen_and_ends_the_loads_of_the_first(self, example: ExampleDatabase) -> None:
+        with self.start(example) as started:
+            opened, record = started.target, started.record
+            opened.finish(record)
+            opened.finish(record)
+            assert opened.imports()[0].finished
+            other = replace(record, id="b" * 32)
+            assert opened.begin(other, "").id == record.id
+            assert opened.begin(other, record.id).id == other.id
+            with pytest.raises(OtherImportError, match="loads nothing more"):
+                started.load("data/1/a.parquet", [started.rows(1)])
+            with pytest.raises(OtherImportError, match="loads nothing more"):
+                started.replace_by("data/1/a.parquet", [started.rows(1)])
+            opened.forget()
+            assert opened.imports() == []
+        assert self.stored(example) == []
+
+    def test_a_step_that_fails_keeps_no_other_from_being_made_and_is_tried_again(
+        self, example: ExampleDatabase
+    ) -> None:
+        broken = Statement(
+            ObjectKey("view", "v"), f"CREATE VIEW {example.schema}.v AS SELECT n FROM {example.schema}.nowhere"
+        )
+        good = Statement(ObjectKey("view", "w"), f"CREATE VIEW {example.schema}.w AS SELECT n FROM {example.schema}.t")
+        with self.start(example) as started:
+            results = started.target.make(started.record, steps_of([broken, good]))
+            assert [(each.name, each.status) for each in results.values()] == [("view v", "failed"), ("view w", "made")]
+            assert "nowhere" in results["view v"].message
+            nowhere = Statement(ObjectKey("table", "nowhere"), f"CREATE TABLE {example.schema}.nowhere (n INTEGER)")
+            results = started.target.make(started.record, steps_of([nowhere, broken, good]))
+            assert [each.status for each in results.values()] == ["made"] * 3
+
+    def test_a_key_that_rows_violate_fails_alone(self, example: ExampleDatabase) -> None:
+        with self.start(example) as started:
+            started.load("data/1/a.parquet", [started.rows(1, 1)])
+            key = Statement(ObjectKey("index", "i"), f"CREATE UNIQUE INDEX i ON {example.schema}.t (n)")
+            view = Statement(
+                ObjectKey("view", "v"), f"CREATE VIEW {example.schema}.v AS SELECT n FROM {example.schema}.t"
+            )
+            results = started.target.make(started.record, steps_of([key, view]))
+            assert [(each.status, each.violated) for each in results.values()] == [("failed", True), ("made", False)]
+
+    def test_a_database_comes_back_with_equal_documents_and_equal_values(self, example: ExampleDatabase) -> None:
+        for number, (kind, values) in enumerate(example.types.items()):
+            rows = ", ".join(f"({each}, {value})" for each, (value, _) in enumerate([*values, ("NULL", None)]))
+            example.execute(
+                f"CREATE TABLE t{number} (id INTEGER PRIMARY KEY, c {kind})", f"INSERT INTO t{number} VALUES {rows}"
+            )
+        origin, into = example.address, example.another()
+        schema = extracted(origin)
+        assert copy(schema, origin, into).lost == ()
+        assert extracted(into) == schema
+        with source(origin) as one, source(into) as other:
+            for table in schema.tables:
+                left, right = (read_scan(each, Scan(table, AllRows())).sort_by("id") for each in (one, other))
+                assert list(map(repr, left["c"].to_pylist())) == list(map(repr, right["c"].to_pylist())), table
