@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets_tests.gate import THIRDS, third_of
+from snapshot_assets_tests.gate import THIRDS, third_of_name
 
 _ROOT = Path(__file__).parent.parent
 
@@ -93,6 +93,10 @@ def test_thirds_are_a_partition_of_the_slow_tests_and_golden_locations_are_in_ea
     assert all(always < third for third in found)
     assert set().union(*found) == everything
     assert sum(len(third - always) for third in found) == len(take_turns)
+    divided = [len({test for test in third if test.startswith("faults") and "quick" not in test}) for third in found]
+    together = [len({test for test in third if test.startswith("engine") and "quick" not in test}) for third in found]
+    assert min(divided) > 0
+    assert sorted(together) == [0, 0, 40]
 
 
 def test_workers_run_the_third_that_the_commit_names(pytester: pytest.Pytester, run: Run) -> None:
@@ -105,7 +109,7 @@ def test_workers_run_the_third_that_the_commit_names(pytester: pytest.Pytester, 
     result.stdout.fnmatch_lines([f"third {third} of the slow tests; repeat it with --third {third}"])
     wanted = [f"faults/test_it.py::test_cases[{number}]" for number in range(40)]
     found = {line.split()[-1] for line in result.outlines if " PASSED faults/test_it.py::test_cases[" in line}
-    assert found == {test for test in wanted if third_of(test) == third}
+    assert found == {test for test in wanted if third_of_name(test) == third}
 
 
 def test_outside_a_clone_the_first_third_runs(pytester: pytest.Pytester, run: Run) -> None:
