@@ -27,7 +27,6 @@ from snapshot_assets.databases.postgresql.types import SourceType
 from snapshot_assets.databases.selection.columns import unfit_value
 from snapshot_assets.databases.selection.hidden import masked
 from snapshot_assets.databases.sql import identifier, literal
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Carrier, Column, Table
 
 _AS_TEXT = "pg_catalog.textin("
@@ -137,8 +136,8 @@ NO_PATH = "SET LOCAL search_path TO ''"
 CLEARED = "(SELECT pg_catalog.set_config('search_path', '', true)) OPERATOR(pg_catalog.=) ''"
 """A condition that holds, and that the server evaluates once, after planning and before it reads."""
 
-_UNRESOLVED = ("42883", "42P01", "42704", "42703", "3F000")
-"""Functions, relations, other objects, columns and schemas that do not exist."""
+UNRESOLVED = ("42883", "42P01", "42704", "42703", "3F000")
+"""SQLSTATEs of names that were not found: functions, relations, other objects, columns and schemas."""
 
 # pg_catalog comes first, so nothing hides its operators. Then come the path that this user has elsewhere, the table's
 # schema, and all others, because the path that an application uses is not known.
@@ -148,11 +147,6 @@ SELECT pg_catalog.concat_ws(', ', 'pg_catalog', nullif(nullif(s.reset_val, ''), 
     WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema')) AS path
 FROM pg_settings s WHERE s.name = 'search_path'
 """
-
-
-def is_unresolved(error: SnapshotError) -> bool:
-    """Return whether a name was not found under the path."""
-    return error.attributes.get("sqlstate") in _UNRESOLVED
 
 
 def reading_path(session: PostgresqlConnection, schema: str) -> str:
