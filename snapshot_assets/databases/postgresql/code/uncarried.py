@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import starmap
-from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 
@@ -25,26 +24,24 @@ ORDER BY name
 """
 
 
-def read_extension_rows(session: PostgresqlSession) -> list[str]:
+def _extension_rows(session: PostgresqlSession) -> list[str]:
     """Return the names of tables and sequences of extensions that the user has changed, or may not read."""
     tables = session.rows(_TABLES, "listing tables of extensions")
     readable = [each for each in tables if each["readable"]]
     used = {each["name"] for each in tables if not each["readable"]}
     if readable:
-        query = " UNION ALL ".join(map(_query, readable, range(len(readable))))
-        found = session.rows(query, "looking for rows in tables of extensions")
+        queries = []
+        for number, each in enumerate(readable):
+            where = "WHERE is_called" if each["sequence"] else each["condition"] or ""
+            queries.append(f"SELECT {number} AS number, EXISTS (SELECT FROM {each['name']} {where}) AS used")
+        found = session.rows(" UNION ALL ".join(queries), "looking for rows in tables of extensions")
         used |= {readable[row["number"]]["name"] for row in found if row["used"]}
-    return [_named(each) for each in tables if each["name"] in used]
-
-
-def _query(table: dict[str, Any], number: int) -> str:
-    where = "WHERE is_called" if table["sequence"] else table["condition"] or ""
-    return f"SELECT {number} AS number, EXISTS (SELECT FROM {table['name']} {where}) AS used"
-
-
-def _named(table: dict[str, Any]) -> str:
-    what = "place of extension sequence" if table["sequence"] else "rows of extension table"
-    return f"{what} {table['name']} (extension {table['extension']})"
+    return [
+        f"{'place of extension sequence' if each['sequence'] else 'rows of extension table'} {each['name']}"
+        f" (extension {each['extension']})"
+        for each in tables
+        if each["name"] in used
+    ]
 
 
 def _by_users(catalog: str) -> str:
@@ -219,5 +216,5 @@ def read_uncarried(session: PostgresqlSession, schemas: Mapping[int, str]) -> di
     for row in session.rows(of_schemas, "listing grants and other objects of schemas"):
         found.setdefault(schemas[row["schema"]], []).append(row["object"])
     of_database = [row["object"] for row in session.rows(_OF_THE_DATABASE, "listing objects of the database")]
-    of_database += read_extension_rows(session)
+    of_database += _extension_rows(session)
     return found | ({"": of_database} if of_database else {})

@@ -201,14 +201,10 @@ def read_schemas(session: PostgresqlSession) -> list[Schema]:
             comment=row["comment"],
             options={
                 "not_carried": not_carried.get(row["oid"], []),
-                "uncommented": _is_uncommented(row),
+                # Someone removed the comment that a new database has.
+                "uncommented": row["name"] == "public" and row["comment"] is None,
                 **({"of_extension": row["of_extension"]} if row["of_extension"] else {}),
             },
         )
         for row in rows
     ]
-
-
-def _is_uncommented(row: dict[str, Any]) -> bool:
-    """Return whether someone removed the comment that a new database has for a schema."""
-    return row["name"] == "public" and row["comment"] is None

@@ -158,9 +158,8 @@ def read_own_types(session: PostgresqlSession, schemas: Iterable[str]) -> list[U
             AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
                 SELECT FROM pg_depend d
                 WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')"""
-    oids = [row["oid"] for row in session.rows(query, "listing types")]
-    rows = session.rows(_QUERY.format(oids=oid_array(oids)), "reading types") if oids else []
-    own = set(oids)
+    own = {row["oid"] for row in session.rows(query, "listing types")}
+    rows = session.rows(_QUERY.format(oids=oid_array(own)), "reading types") if own else []
     return sorted((_user_type(row) for row in rows if row["oid"] in own), key=lambda kind: kind.table_name)
 
 
