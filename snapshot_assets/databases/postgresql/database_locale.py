@@ -41,8 +41,9 @@ def with_database_locale(session: PostgresqlSession, schemas: tuple[Schema, ...]
 
 def differing_locale(connection: PostgresqlConnection, schema: DatabaseSchema) -> Iterator[str]:
     """Yield a sentence if text sorts in a target in another way than in the source, as far as that is recorded."""
-    source = _recorded(schema)
-    if source is None:
+    # Options have no model, so what has another form is left out.
+    source: Any = next((each.options[OPTION] for each in schema.schemas if OPTION in each.options), None)
+    if not isinstance(source, dict) or not all(isinstance(source.get(field), str) for field in _FIELDS):
         return
     [target] = connection.rows(_QUERY, _DOING)
     if _comparable(source) != _comparable(target):
@@ -53,14 +54,6 @@ def differing_locale(connection: PostgresqlConnection, schema: DatabaseSchema) -
             f" collation is named, ORDER BY, comparisons, range partitions and upper() may have other results.{lost}"
             f" For the source's, create the target by: CREATE DATABASE … TEMPLATE template0 {_clause(source)}"
         )
-
-
-def _recorded(schema: DatabaseSchema) -> dict[str, str] | None:
-    """Return the locale in a schema's documents; options have no model, so what has another form is left out."""
-    found: Any = next((each.options[OPTION] for each in schema.schemas if OPTION in each.options), None)
-    if not isinstance(found, dict) or not all(isinstance(found.get(field), str) for field in _FIELDS):
-        return None
-    return {field: found[field] for field in _FIELDS}
 
 
 def _comparable(locale: Mapping[str, str]) -> tuple[str, ...]:

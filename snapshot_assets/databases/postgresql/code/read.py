@@ -15,9 +15,8 @@ from snapshot_assets.databases.postgresql.code.needs import LATER, Needs, everyt
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.code.uncarried import read_uncarried
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import HiddenObjects
-from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_own_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
-from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.options import SchemaOptions
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
@@ -43,7 +42,8 @@ _QUERY = f"SELECT * FROM ({' UNION ALL '.join(map(_query, CODE_KINDS))}) found O
 def schemas_with_code(
     session: PostgresqlSession,
     selected: Sequence[Schema],
-    every: Iterable[Schema],
+    schemas: Mapping[int, str],
+    types: Iterable[UserType],
     relations: Mapping[int, TableName],
     used_types: Collection[UserType],
     extensions: Collection[str],
@@ -55,23 +55,17 @@ def schemas_with_code(
     Args:
         session: The source.
         selected: The documents of the selected schemas.
-        every: Those of all schemas of the user.
+        schemas: The names of all schemas of the user, by oid.
+        types: The types in them.
         relations: The exported tables, partitions and views, by oid.
         used_types: The types that these use.
         extensions: The extensions that these use: their documents have them, but not their comments.
         hidden: Types and code that are left out, because they need what the plan hides.
         missing: More names of what is not carried.
     """
-    names = [schema.name for schema in every]
-    found = session.rows(
-        "SELECT n.oid::int8 AS oid, n.nspname::text AS name FROM pg_namespace n"
-        f" WHERE n.nspname IN ({', '.join(map(literal, names)) or 'NULL'})",
-        "looking up schemas",
-    )
-    schemas = {row["oid"]: row["name"] for row in found}
     listed = {kind.table_name for schema in selected for kind in SchemaOptions.of(schema).types}
     used = {kind.table_name for kind in used_types} | listed | hidden.types
-    types = [kind for kind in read_own_types(session, names) if kind.table_name not in used]
+    types = sorted((kind for kind in types if kind.table_name not in used), key=lambda kind: kind.table_name)
     uncarried = read_uncarried(session, schemas)
     uncarried.setdefault("", []).extend(missing)
     query = _QUERY.format(schemas=oid_array(schemas), relations=oid_array(relations))

@@ -24,26 +24,6 @@ ORDER BY name
 """
 
 
-def _extension_rows(session: PostgresqlSession) -> list[str]:
-    """Return the names of tables and sequences of extensions that the user has changed, or may not read."""
-    tables = session.rows(_TABLES, "listing tables of extensions")
-    readable = [each for each in tables if each["readable"]]
-    used = {each["name"] for each in tables if not each["readable"]}
-    if readable:
-        queries = []
-        for number, each in enumerate(readable):
-            where = "WHERE is_called" if each["sequence"] else each["condition"] or ""
-            queries.append(f"SELECT {number} AS number, EXISTS (SELECT FROM {each['name']} {where}) AS used")
-        found = session.rows(" UNION ALL ".join(queries), "looking for rows in tables of extensions")
-        used |= {readable[row["number"]]["name"] for row in found if row["used"]}
-    return [
-        f"{'place of extension sequence' if each['sequence'] else 'rows of extension table'} {each['name']}"
-        f" (extension {each['extension']})"
-        for each in tables
-        if each["name"] in used
-    ]
-
-
 def _by_users(catalog: str) -> str:
     """Return the condition of objects that neither the system nor an extension made."""
     return f"""o.oid >= 16384 AND NOT EXISTS (
@@ -216,5 +196,16 @@ def read_uncarried(session: PostgresqlSession, schemas: Mapping[int, str]) -> di
     for row in session.rows(of_schemas, "listing grants and other objects of schemas"):
         found.setdefault(schemas[row["schema"]], []).append(row["object"])
     of_database = [row["object"] for row in session.rows(_OF_THE_DATABASE, "listing objects of the database")]
-    of_database += _extension_rows(session)
+    tables = session.rows(_TABLES, "listing tables of extensions")
+    readable = [each for each in tables if each["readable"]]
+    queries = []
+    for number, each in enumerate(readable):
+        where = "WHERE is_called" if each["sequence"] else each["condition"] or ""
+        queries.append(f"SELECT {number} AS number, EXISTS (SELECT FROM {each['name']} {where}) AS used")
+    rows = session.rows(" UNION ALL ".join(queries), "looking for rows in tables of extensions") if readable else []
+    unused = {readable[row["number"]]["name"] for row in rows if not row["used"]}
+    for each in tables:
+        if each["name"] not in unused:
+            what = "place of extension sequence" if each["sequence"] else "rows of extension table"
+            of_database.append(f"{what} {each['name']} (extension {each['extension']})")
     return found | ({"": of_database} if of_database else {})

@@ -12,7 +12,7 @@ from typing import Any
 from snapshot_assets.databases.postgresql.introspect.definitions import read_definitions
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
-from snapshot_assets.databases.postgresql.object_names import described
+from snapshot_assets.databases.postgresql.object_names import OBJECTS
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import TableName
@@ -246,7 +246,11 @@ def read_needs(session: PostgresqlSession, tables: Sequence[SourceRelation]) -> 
     nodes = {node for _, each in wanted for node in each.order}
     if not nodes:
         return
-    found = session.rows(described(sorted(nodes)), "naming what tables depend on")
+    query = (
+        f"SELECT o.class::int8 AS class, o.oid::int8 AS oid, o.kind, o.name FROM ({OBJECTS}) o WHERE (o.class, o.oid)"
+        f" IN ({', '.join(f'({class_}::oid, {oid}::oid)' for class_, oid in sorted(nodes))})"
+    )
+    found = session.rows(query, "naming what tables depend on")
     names = {(row["class"], row["oid"]): (row["kind"], row["name"]) for row in found}
     sql = read_definitions(session, [(kind, node[1]) for node, (kind, _) in names.items()])
     for table, each in wanted:

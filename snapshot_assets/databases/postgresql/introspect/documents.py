@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.postgresql.code.read import schemas_with_code
@@ -22,6 +22,7 @@ from snapshot_assets.databases.postgresql.introspect.relations import (
 )
 from snapshot_assets.databases.postgresql.introspect.revealing_views import refuse_revealing_rows
 from snapshot_assets.databases.postgresql.introspect.sequences import (
+    SourceSequence,
     grants,
     read_loose_sequences,
     recorded_persistence,
@@ -50,9 +51,7 @@ from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.options import Comments, SchemaOptions
-from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
-
-_SCHEMAS = f"SELECT n.oid::int8 AS oid FROM pg_namespace n WHERE {OWN_SCHEMA}"
+from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, UserType, View
 
 _TYPES = f"""
 SELECT t.oid::int8 AS oid
@@ -60,7 +59,6 @@ FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class 
 WHERE {OWN_SCHEMA} AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
     SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype IN ('e', 'i'))
 """
-
 
 _OIDS = f"""
 WITH RECURSIVE held (relation, "column", type) AS (
@@ -75,9 +73,9 @@ WHERE h.type = 'pg_catalog.oid'::regtype ORDER BY 1, 2
 
 
 def _with_loose(
-    session: PostgresqlSession,
     schemas: Iterable[Schema],
-    used: Collection[TableName],
+    types: Sequence[tuple[UserType, set[TableName], dict[str, str]]],
+    sequences: Sequence[SourceSequence],
     hidden: Collection[TableName],
     *,
     carried: bool,
@@ -85,37 +83,36 @@ def _with_loose(
     """Return schemas' documents with their types and sequences that no relation uses.
 
     Args:
-        session: Where to read.
         schemas: The documents.
-        used: Types that relations use.
+        types: The types, with the types and relations, and the extensions that each needs.
+        sequences: The sequences.
         hidden: Types that only what the plan hides uses; none is carried.
         carried: Whether others are carried; else they are listed as not carried.
     """
-    oids = [row["oid"] for row in session.rows(_TYPES, "listing types")]
-    every = [each for each in read_each_type(session, oids) if each[0].table_name not in used] if oids else []
-    oids = [row["oid"] for row in session.rows(_SCHEMAS, "listing schemas")]
-    sequences = read_loose_sequences(session, oids)
     complete = []
     for schema in schemas:
-        types = [(kind, extensions) for kind, extensions in every if kind.schema_name == schema.name]
-        left_out = [kind for kind, _ in types if not carried or kind.table_name in hidden]
-        types = [(kind, extensions) for kind, extensions in types if kind.table_name not in hidden]
+        not_carried, kept = [*schema.options.get("not_carried", ())], []
+        places: dict[str, str] = {}
+        for kind, needed, extensions in types:
+            if kind.schema_name == schema.name and (not carried or kind.table_name in hidden):
+                not_carried.append(f"type {kind.table_name.dotted}")
+            elif kind.schema_name == schema.name:
+                definition = kind.definition | ({"needs": sorted(map(list, needed))} if needed else {})
+                kept.append(kind.model_copy(update={"definition": definition}))
+                places |= extensions
         own = [each for each in sequences if each.document.schema_name == schema.name]
-        kept = [each for each in own if carried and each.readable]
-        lost = [f"type {kind.table_name.dotted}" for kind in left_out]
-        lost += [f"sequence {each.document.table_name.dotted}" for each in own if not (carried and each.readable)]
+        readable = [each for each in own if carried and each.readable]
+        not_carried += [f"sequence {each.document.table_name.dotted}" for each in own if each not in readable]
         update = {
-            "not_carried": tuple(sorted([*schema.options.get("not_carried", ()), *lost])),
-            "sequences": tuple(each.document for each in kept),
-            "comments": Comments(sequences=sequence_comments(kept)),
-            "sequence_persistence": recorded_persistence(kept, unlogged=False),
-            "sequence_restarts": recorded_restarts(kept),
+            "not_carried": tuple(sorted(not_carried)),
+            "sequences": tuple(each.document for each in readable),
+            "comments": Comments(sequences=sequence_comments(readable)),
+            "sequence_persistence": recorded_persistence(readable, unlogged=False),
+            "sequence_restarts": recorded_restarts(readable),
         }
         if carried:
-            places = {name: place for _, extensions in types for name, place in extensions.items()}
             other = {name: place for name, place in places.items() if place != "public"}
-            of_types = tuple(kind for kind, _ in types)
-            update |= {"types": of_types, "extensions": tuple(sorted(places)), "extension_schemas": other}
+            update |= {"types": tuple(kept), "extensions": tuple(sorted(places)), "extension_schemas": other}
         options = SchemaOptions.of(schema).model_copy(update=update).values()
         complete.append(schema.model_copy(update={"options": options}))
     return complete
@@ -129,7 +126,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     schemas = read_schemas(session)
     relations = read_relations(session)
     refuse_reserved(selection, read_reserved(session, relations), refusals)
-    _check(selection, schemas, relations, refusals)
+    _check(selection, schemas.values(), relations, refusals)
     chosen = [each for each in relations if not each.row["is_partition"] and selects(selection, each.name)]
     tables = [each for each in chosen if not each.is_view or selection.tables]
     views = [each for each in chosen if each.kind in "vm" and not selection.tables]
@@ -144,38 +141,60 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     refuse_revealing_rows(session, selection, relations, tables, refusals)
     broken = broken_views(session, selection, relations, views)
     views = [view for view in views if view.name not in broken]
+    objects: list[Table] = []
+    with refusals.noting():
+        objects = _large_objects(session, selection, tables, relations)
+    missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count:,} of them)"]
+    exported_tables = [*(_table(table, selection, refusals) for table in tables), *objects]
+    return DatabaseSchema(
+        database="postgresql",
+        schemas=_schemas(session, selection, schemas, relations, tables, views, broken, missing),
+        tables=tuple(sorted(exported_tables, key=lambda table: table.table_name)),
+        views=tuple(map(_view, views)),
+    )
+
+
+def _schemas(
+    session: PostgresqlSession,
+    selection: Selection,
+    schemas: Mapping[int, Schema],
+    relations: Iterable[SourceRelation],
+    tables: Sequence[SourceRelation],
+    views: Sequence[SourceRelation],
+    broken: Mapping[TableName, str],
+    missing: Iterable[str],
+) -> tuple[Schema, ...]:
+    """Return the selected schemas with all that is no table or view, and the names of what is not carried."""
     exported = [relation.name for relation in (*tables, *views)]
-    names = selected_schemas(selection, exported, [schema.name for schema in schemas])
+    names = selected_schemas(selection, exported, [schema.name for schema in schemas.values()])
     # The columns of partitions have the types of their table's.
     every = [*(each for table in tables for each in (table, *table.partitions)), *views]
     used_types = [kind for relation in every for kind in relation.used.types]
     used_names = {kind.table_name for kind in used_types}
     hidden = read_hidden_objects(session, selection, relations, used_names)
-    named = [schema for schema in schemas if schema.name in names]
-    selected = _with_loose(session, named, used_names, hidden.types, carried=not selection.tables)
-    objects: list[Table] = []
-    with refusals.noting():
-        objects = _large_objects(session, selection, tables, relations)
-    missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count:,} of them)"]
+    oids = {row["oid"] for row in session.rows(_TYPES, "listing types")}
+    types = list(read_each_type(session, oids)) if oids else []
+    selected = _with_loose(
+        [schema for schema in schemas.values() if schema.name in names],
+        [each for each in types if each[0].table_name not in used_names],
+        read_loose_sequences(session, schemas),
+        hidden.types,
+        carried=not selection.tables,
+    )
     # What is exported as its rows becomes a table, which its triggers and rules do not suit.
     as_rows = {table.oid for table in every if table.is_view} - {view.oid for view in views}
     complete = schemas_with_code(
         session,
         [with_lost(schema, broken) for schema in selected],
-        schemas,
+        {oid: schema.name for oid, schema in schemas.items()},
+        [kind for kind, _, _ in types],
         {each.oid: each.name for each in every if each.oid not in as_rows},
         used_types,
         {name for each in every for name in each.used.extensions},
         hidden,
         missing,
     )
-    exported_tables = [*(_table(table, selection, refusals) for table in tables), *objects]
-    return DatabaseSchema(
-        database="postgresql",
-        schemas=with_database_locale(session, complete),
-        tables=tuple(sorted(exported_tables, key=lambda table: table.table_name)),
-        views=tuple(map(_view, views)),
-    )
+    return with_database_locale(session, complete)
 
 
 def _large_objects(
@@ -210,7 +229,9 @@ def _large_objects(
     return [found]
 
 
-def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRelation], refusals: Refusals) -> None:
+def _check(
+    selection: Selection, schemas: Iterable[Schema], relations: list[SourceRelation], refusals: Refusals
+) -> None:
     partitions = {relation.name: relation for relation in relations if relation.row["is_partition"]}
     columned = (*selection.carriers, *selection.exclude_columns, *selection.masks)
     for name in (*selection.tables, *selection.time_columns, *(name for name, _ in columned)):

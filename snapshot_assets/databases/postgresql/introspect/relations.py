@@ -184,8 +184,8 @@ def read_reserved(session: PostgresqlSession, relations: Iterable[SourceRelation
     return named | {TableName(LEDGER_SCHEMA, row["name"]): row["columns"] for row in rows}
 
 
-def read_schemas(session: PostgresqlSession) -> list[Schema]:
-    """Return every schema of the user, with the objects in it that a snapshot does not carry."""
+def read_schemas(session: PostgresqlSession) -> dict[int, Schema]:
+    """Return every schema of the user by oid, sorted by name, with the objects in it that a snapshot does not carry."""
     rows = session.rows(_SCHEMAS, "listing schemas")
     not_carried: dict[int, list[str]] = {}
     query = f"""
@@ -195,8 +195,8 @@ def read_schemas(session: PostgresqlSession) -> list[Schema]:
         ORDER BY o.object"""
     for row in session.rows(query, "listing what a snapshot does not carry"):
         not_carried.setdefault(row["schema"], []).append(row["object"])
-    return [
-        Schema(
+    return {
+        row["oid"]: Schema(
             name=row["name"],
             comment=row["comment"],
             options={
@@ -207,4 +207,4 @@ def read_schemas(session: PostgresqlSession) -> list[Schema]:
             },
         )
         for row in rows
-    ]
+    }

@@ -78,7 +78,13 @@ def decimals(values: pa.Array) -> pa.Array:
     scale = values.type.scale
     fraction = -(-scale // _DIGITS)
     words = np.frombuffer(values.buffers()[1], "<u8").reshape(-1, 2)[values.offset : values.offset + len(values)]
-    limbs, negative = _magnitude(words)
+    negative = (words[:, 1] >> np.uint64(63)).astype(bool)
+    low = np.where(negative, -words[:, 0], words[:, 0])
+    high = np.where(negative, ~words[:, 1] + (words[:, 0] == 0), words[:, 1])
+    limbs = [low]  # of the absolute values, highest first
+    if high.any():
+        mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+        limbs = [high >> half, high & mask, low >> half, low & mask]
     digits = []
     if short := scale % _DIGITS:
         digits.append(_divide(limbs, 10**short) * np.uint64(10 ** (_DIGITS - short)))
@@ -98,21 +104,6 @@ def _rows(rows: int, digits: int, whole: int) -> np.ndarray:
     matrix[:, 0] = digits
     matrix[:, 1] = (whole - 1) & 0xFFFF
     return matrix
-
-
-def _magnitude(words: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the limbs of absolute values, highest first, and which values are negative.
-
-    Args:
-        words: Values of 128 bits, as rows of the low and the high word.
-    """
-    negative = (words[:, 1] >> np.uint64(63)).astype(bool)
-    low = np.where(negative, -words[:, 0], words[:, 0])
-    high = np.where(negative, ~words[:, 1] + (words[:, 0] == 0), words[:, 1])
-    if not high.any():
-        return [low], negative
-    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    return [high >> half, high & mask, low >> half, low & mask], negative
 
 
 def _divide(limbs: list[np.ndarray], divisor: int) -> np.ndarray:
