@@ -144,12 +144,7 @@ def _with_code(
 ) -> list[Schema]:
     """Return the selected schemas with their code, and with what they need of the code of other schemas.
 
-    Args:
-        schemas: The selected schemas.
-        code: All code of the database, and that of the exported tables and views, by schema.
-        needs: What each object needs directly.
-        relations: The exported tables and views.
-        types: The types that these use.
+    `code` is that of the database by schema, and `relations` and `types` are what is exported or used by that.
     """
     names = {schema.name for schema in schemas}
     roots = {_key(each) for name in ("", *names) for each in code.get(name, ()) if "on" not in each}

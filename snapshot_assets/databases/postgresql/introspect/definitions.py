@@ -79,12 +79,7 @@ WHERE g.oid = ANY ({oids})
 
 
 def _as_code(word: str, first: str = "ARRAY[]::text[]") -> str:
-    """Return the query for objects of a kind of code, with the statement that `--with-code` runs.
-
-    Args:
-        word: A key of `CODE_KINDS`.
-        first: SQL expression of the statements before it.
-    """
+    """Return the query for objects of a kind of code, with the statement that `--with-code` runs after `first` ones."""
     kind = CODE_KINDS[word]
     return (
         f"SELECT o.oid::int8 AS oid, {kind.namespace}::int8 AS schema, {first} || {STATEMENTS[word]} AS sql"

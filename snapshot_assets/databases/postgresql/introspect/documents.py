@@ -80,14 +80,10 @@ def _with_loose(
     *,
     carried: bool,
 ) -> list[Schema]:
-    """Return schemas' documents with their types and sequences that no relation uses.
+    """Return schemas' documents with their types and sequences that no relation uses; hidden types are not carried.
 
-    Args:
-        schemas: The documents.
-        types: The types, with the types and relations, and the extensions that each needs.
-        sequences: The sequences.
-        hidden: Types that only what the plan hides uses; none is carried.
-        carried: Whether others are carried; else they are listed as not carried.
+    Without `carried`, all of them are listed as not carried. A type comes with the types and relations, and the
+    extensions that it needs.
     """
     complete = []
     for schema in schemas:
@@ -200,12 +196,7 @@ def _schemas(
 def _large_objects(
     session: PostgresqlSession, selection: Selection, tables: list[SourceRelation], relations: list[SourceRelation]
 ) -> list[Table]:
-    """Return the table of the large objects, if there are any and they are selected.
-
-    Raises:
-        PlanError: A column that may hold their oids is hidden, or its table excluded, and the plan does not ask for
-            them.
-    """
+    """Return the table of the large objects, if they are selected; refuse it if the plan hides a column of oids."""
     everything = not (selection.schemas or selection.tables)
     referring = any(column.type.builtin == "oid" for table in tables for column in table.columns)
     if selection.large_objects is False or not (everything or referring):
