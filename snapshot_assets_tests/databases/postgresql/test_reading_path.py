@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,7 +11,7 @@ from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, read_scan, table_of
 from snapshot_assets_tests.databases.restores import utc as at
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 # While the objects are made, the functions call nothing that relies on a path: since version 17 the server checks that.
 SOUND = """
@@ -60,12 +59,6 @@ EXPRESSIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def older_server() -> Iterator[PostgresqlServer]:
-    with start_postgresql(16) as server:
-        yield server
-
-
 def make(server: PostgresqlServer, uri: str, expression: str, where: str) -> None:
     """Create the table and its rows, and have its functions rely on a path that sessions of its user have."""
     script = f"{SOUND}{expression};{RELYING}{ROWS}".replace("{where}", where)
@@ -92,18 +85,20 @@ def rows_of(uri: str) -> list[tuple[object, ...]]:
     return [row for each in tables for row in zip(*(each[column] for column in columns), strict=True)]
 
 
-@pytest.mark.parametrize("where", ["public", "app"])
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize(
+    ("expression", "where"),
+    [*((each, "app") for each in EXPRESSIONS), *((each, "public") for each in ("index", "partition key"))],
+)
 def test_a_table_is_read_whose_expressions_rely_on_a_path(
-    older_server: PostgresqlServer, expression: str, where: str
+    older_postgresql_server: PostgresqlServer, expression: str, where: str
 ) -> None:
-    uri = older_server.create_database()
+    uri = older_postgresql_server.create_database()
     try:
-        make(older_server, uri, EXPRESSIONS[expression], where)
+        make(older_postgresql_server, uri, EXPRESSIONS[expression], where)
         found = sorted(rows_of(uri))
     finally:
-        older_server.psql(older_server.uri(), "ALTER ROLE postgres RESET ALL")
-        older_server.drop_database(uri)
+        older_postgresql_server.psql(older_postgresql_server.uri(), "ALTER ROLE postgres RESET ALL")
+        older_postgresql_server.drop_database(uri)
     assert [(id_, x, float(price), size) for id_, x, price, size, *_ in found] == [
         (number, f"N{number}", number, str(number)) for number in range(48)
     ]

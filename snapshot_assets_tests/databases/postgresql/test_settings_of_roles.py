@@ -20,7 +20,7 @@ from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, opened, read
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 ROLE = "tuned"
 LATER = ("search_path", "transaction_timeout")
@@ -140,8 +140,8 @@ def test_options_of_the_uri_and_the_environment_are_kept(every_type: str, monkey
     assert seen(every_type) == ('"$user", public', "6MB")
 
 
-def test_a_server_that_does_not_know_every_setting_takes_the_others(every_type: str) -> None:
-    with start_postgresql(16) as server, closing(PostgresqlConnection(DatabaseAddress("old", server.uri()))) as old:
+def test_a_server_that_does_not_know_every_setting_takes_the_others(older_postgresql_server: PostgresqlServer) -> None:
+    with closing(PostgresqlConnection(DatabaseAddress("old", older_postgresql_server.uri()))) as old:
         assert at_the_start(old).items() >= {each for each in AT_THE_START.items() if each[0] not in LATER}
 
 
