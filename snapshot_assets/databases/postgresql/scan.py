@@ -113,7 +113,7 @@ class Scanner:
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database`."""
         name = scan.table.table_name
-        query, path, doing = self.query(scan), self._path(scan.table), f"reading {name}"
+        query, path, doing = self.query(scan), self._relation(scan.table).path, f"reading {name}"
         if not is_query(scan.table):
             self.session.prepare([path] if path else (), doing)
         with self.session.stream(query, doing) as batches:
@@ -125,15 +125,12 @@ class Scanner:
 
     def rows_of(self, table: Table, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return the rows of a query of a table's FROM item; `doing` is its purpose, for messages."""
-        if (path := self._path(table)) is None:
+        if (path := self._relation(table).path) is None:
             return self.session.rows(sql, doing)
         self.session.execute(path, doing)
         rows = self.session.rows(sql, doing)
         self.session.execute(NO_PATH, doing)
         return rows
-
-    def _path(self, table: Table) -> str | None:
-        return None if is_query(table) or is_large_objects(table) else self._relation(table).path
 
     def query(self, scan: Scan) -> str:
         """Return the SQL of a scan."""
@@ -161,19 +158,17 @@ class Scanner:
 
     def _rows(self, scan: Scan) -> str:
         """Return the FROM item and the condition of a scan; sets the bounds of a query's window."""
-        table, name = scan.table, scan.table.table_name
+        table, source, time = scan.table, self.from_item(scan.table), None
         if is_query(table):
             self.session.prepare((OWN_PATH, *bounds_statements(scan.rows)), "setting the bounds of the window")
-            source, time = f"(\n{table.options['sql']}\n) AS copied", None
             self._forget_lost_locks()
             if source not in self._queries:
-                # The relations that a query reads are locked and checked like tables.
-                self.session.rows(f"EXPLAIN SELECT FROM {source}", f"locking what {name} reads")
-                self._refuse_rewritten(_LOCKED_AND_REWRITTEN, name)
+                self.session.rows(f"EXPLAIN SELECT FROM {source}", f"locking what {table.table_name} reads")
+                self._refuse_rewritten(_LOCKED_AND_REWRITTEN, table.table_name)
                 self._queries.add(source)
         else:
-            source, time = self.from_item(table), self._predicate(table, scan.rows)
-        cleared = CLEARED if self._path(table) else None
+            time = self._predicate(table, scan.rows)
+        cleared = CLEARED if self._relation(table).path else None
         where = " AND ".join(filter(None, (time, _part(scan.part), cleared)))
         return f"{source} WHERE {where}" if where else source
 
@@ -182,10 +177,8 @@ class Scanner:
 
         Partitions, and the chunks of a hypertable, are included.
         """
-        if is_large_objects(table):
-            return ROWS
-        relation = self._relation(table)
-        return qualified(table.table_name) if table.options.get("hypertable") else relation.item
+        item = self._relation(table).item
+        return qualified(table.table_name) if table.options.get("hypertable") else item
 
     def time_column(self, table: Table, zone: str = "UTC") -> PostgresqlTimeColumn:
         """Return the time column of a timed table."""
@@ -207,11 +200,11 @@ class Scanner:
 
     def is_stored(self, table: Table) -> bool:
         """Return whether every session that reads this state reads the same rows: not those of views or servers."""
-        return not is_query(table) and not is_large_objects(table) and self._relation(table).kind in "rmp"
+        return self._relation(table).kind in "rmp"
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
-        if parts <= 1 or scan.part is not None or is_query(scan.table) or is_large_objects(scan.table):
+        if parts <= 1 or scan.part is not None or is_query(scan.table):
             return [scan]
         if isinstance(scan.rows, WindowRows):
             kinds = [node["Node Type"] for node in self._reads(scan)]
@@ -273,7 +266,14 @@ class Scanner:
         return plan
 
     def _relation(self, table: Table) -> _LockedRelation:
-        """Return a table after locking it and checking that its columns are those of its document."""
+        """Return a table after locking it and checking that its columns are those of its document.
+
+        `_rows` locks what a query reads.
+        """
+        if is_large_objects(table):
+            return _LockedRelation(0, "-", None, {}, ROWS, None)
+        if is_query(table):
+            return _LockedRelation(0, "-", None, {}, f"(\n{table.options['sql']}\n) AS copied", None)
         self._forget_lost_locks()
         name = table.table_name
         relation = self._relations.get(name) or self._read(name)

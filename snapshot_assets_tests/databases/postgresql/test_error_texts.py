@@ -178,15 +178,13 @@ def test_a_limit_of_temporary_files_is_named(postgresql_server: PostgresqlServer
     assert not offers_another_run(error)
 
 
-def test_a_full_server_is_tried_again_and_a_wrong_password_is_not(
-    postgresql_server: PostgresqlServer, database: str
-) -> None:
-    with role(postgresql_server, database, "CONNECTION LIMIT 0") as uri:
-        with pytest.raises(DatabaseUnavailableError, match=r"too many connections for role .*raise max_connections"):
-            PostgresqlConnection(DatabaseAddress("shop", uri))
-        with pytest.raises(DatabaseDeniedError, match="password authentication failed") as caught:
-            PostgresqlConnection(DatabaseAddress("shop", uri.replace(SECRET, "other")))
-        assert not offers_another_run(caught.value)
+def test_a_full_server_is_tried_again(postgresql_server: PostgresqlServer, database: str) -> None:
+    message = r"too many connections for role .*raise max_connections .*Running again continues"
+    with (
+        role(postgresql_server, database, "CONNECTION LIMIT 0") as uri,
+        pytest.raises(DatabaseUnavailableError, match=message),
+    ):
+        PostgresqlConnection(DatabaseAddress("shop", uri))
 
 
 @pytest.fixture(scope="module")

@@ -104,14 +104,11 @@ def test_no_setting_of_a_role_changes_what_is_read(every_type: str, role: str) -
         assert everything(role) == before
 
 
-@pytest.mark.parametrize(
-    "settings", [{"quote_all_identifiers": "on"}, {"statement_timeout": "1"}, {"transaction_timeout": "1"}]
-)
 @pytest.mark.parametrize("connect", [PostgresqlConnection, PostgresqlTarget])
 def test_no_connection_begins_with_settings_of_the_role(
-    every_type: str, role: str, settings: dict[str, str], connect: Callable[[DatabaseAddress], PostgresqlConnection]
+    every_type: str, role: str, connect: Callable[[DatabaseAddress], PostgresqlConnection]
 ) -> None:
-    change(every_type, settings)
+    change(every_type, {"quote_all_identifiers": "on", "statement_timeout": "1", "transaction_timeout": "1"})
     with closing(connect(DatabaseAddress("shop", role))) as connection:
         pinned = at_the_start(connection)
         [row] = connection.rows("SELECT 'int4'::pg_catalog.regtype::text AS text, now() AS at", "reading types")

@@ -25,8 +25,7 @@ from snapshot_assets.databases.postgresql.introspect.sequences import (
     SourceSequence,
     grants,
     read_loose_sequences,
-    recorded_persistence,
-    recorded_restarts,
+    recorded_states,
 )
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS, read_each_type
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
@@ -103,8 +102,7 @@ def _with_loose(
             "not_carried": tuple(sorted(not_carried)),
             "sequences": tuple(each.document for each in readable),
             "comments": Comments(sequences=sequence_comments(readable)),
-            "sequence_persistence": recorded_persistence(readable, unlogged=False),
-            "sequence_restarts": recorded_restarts(readable),
+            **recorded_states(readable, unlogged=False),
         }
         if carried:
             other = {name: place for name, place in places.items() if place != "public"}

@@ -6,7 +6,7 @@ text may show it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,13 +158,20 @@ def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
             if column.row["default"] is not None:  # it may be a value of the source
                 lost.append(f"default of column {identifier(column.name)} (the plan masks it)")
             column.row.update(not_null=False, identity=None, default=None)
+
+    def stays(row: dict[str, Any], kind: str, restricts: bool) -> bool:
+        """Return whether an object needs no hidden column; if it restricts or quotes values, also no masked one."""
+        key = (kind, row["name"])
+        why = needs.excluded.get(key) or (needs.masked.get(key) if restricts else None)
+        if why is not None and row.get("kind") != "n":
+            lost.append(f"{kind} {identifier(row['name'])} ({why})")
+        return why is None
+
     relation.sequences = [each for each in relation.sequences if each.document.column not in hidden.names]
-    constraints = list(_kept(relation.constraints, "constraint", needs, lost, lambda row: row["kind"] in _UNIQUE))
+    constraints = [row for row in relation.constraints if stays(row, "constraint", row["kind"] in _UNIQUE)]
     relation.constraints = [row for row in constraints if row["kind"] != "n" or not hidden.names & set(row["columns"])]
-    relation.indexes = list(
-        _kept(relation.indexes, "index", needs, lost, lambda row: row["unique"] or row["constants"])
-    )
-    relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda row: row["constants"]))
+    relation.indexes = [row for row in relation.indexes if stays(row, "index", row["unique"] or row["constants"])]
+    relation.statistics = [row for row in relation.statistics if stays(row, "statistics", row["constants"])]
     relation.not_carried = [*relation.not_carried, *lost]
     relation.hidden_parts = before - _parts(relation)
 
@@ -175,23 +182,6 @@ def _parts(relation: SourceRelation) -> set[str]:
     parts = {f"{what}column {name}.{each.name}" for each in relation.columns for what in _OF_COLUMN}
     rows = [(_CONSTRAINTS, relation.constraints), (_INDEXES, relation.indexes), (_STATISTICS, relation.statistics)]
     return parts | {f"{kind} {row['name']} of {name}" for kinds, own in rows for kind in kinds for row in own}
-
-
-def _kept(
-    rows: Iterable[dict[str, Any]],
-    kind: str,
-    needs: _Needs,
-    lost: list[str],
-    restricts: Callable[[dict[str, Any]], bool],
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of objects that need no hidden column; one that restricts or quotes values, no masked one."""
-    for row in rows:
-        key = (kind, row["name"])
-        why = needs.excluded.get(key) or (needs.masked.get(key) if restricts(row) else None)
-        if why is None:
-            yield row
-        elif row.get("kind") != "n":
-            lost.append(f"{kind} {identifier(row['name'])} ({why})")
 
 
 def broken_views(

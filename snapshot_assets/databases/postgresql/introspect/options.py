@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.relations import KINDS, SourceRelation
 from snapshot_assets.databases.postgresql.introspect.sequences import (
     SourceSequence,
     recorded_identity_sequences,
-    recorded_persistence,
-    recorded_restarts,
+    recorded_states,
 )
 from snapshot_assets.format.options import (
     ColumnOptions,
@@ -115,7 +114,7 @@ def _shared_options(relation: SourceRelation, **comments: dict[str, str]) -> dic
     }
 
 
-def _table_properties(relation: SourceRelation, sequences: Iterable[SourceSequence]) -> dict[str, Any]:
+def _table_properties(relation: SourceRelation, sequences: Collection[SourceSequence]) -> dict[str, Any]:
     """Return the options that only tables and partitions have."""
     unlogged = relation.row["persistence"] == "unlogged"
     return {
@@ -125,8 +124,7 @@ def _table_properties(relation: SourceRelation, sequences: Iterable[SourceSequen
         "constraint_storage": {
             row["name"]: row["storage_parameters"] for row in relation.constraints if row["storage_parameters"]
         },
-        "sequence_persistence": recorded_persistence(sequences, unlogged=unlogged),
-        "sequence_restarts": recorded_restarts(sequences),
+        **recorded_states(sequences, unlogged=unlogged),
     }
 
 

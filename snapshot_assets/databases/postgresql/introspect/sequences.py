@@ -144,23 +144,23 @@ def recorded_identity_sequences(sequences: Iterable[SourceSequence]) -> dict[str
     }
 
 
-def recorded_persistence(sequences: Iterable[SourceSequence], *, unlogged: bool) -> dict[str, str]:
-    """Return `logged` or `unlogged` by sequence, where that differs from what is usual.
+def recorded_states(sequences: Collection[SourceSequence], *, unlogged: bool) -> dict[str, dict[str, Any]]:
+    """Return options: sequences that are `logged` or `unlogged` unlike usual, and the next values of restarted ones.
 
     Args:
         sequences: Sequences that one relation uses.
         unlogged: Whether the relation is unlogged, and so are usually the sequences that it owns.
     """
     return {
-        each.document.table_name.dotted: "unlogged" if each.unlogged else "logged"
-        for each in sequences
-        if each.unlogged != (unlogged and each.document.owned)
+        "sequence_persistence": {
+            each.document.table_name.dotted: "unlogged" if each.unlogged else "logged"
+            for each in sequences
+            if each.unlogged != (unlogged and each.document.owned)
+        },
+        "sequence_restarts": {
+            each.document.table_name.dotted: each.next for each in sequences if each.next is not None
+        },
     }
-
-
-def recorded_restarts(sequences: Iterable[SourceSequence]) -> dict[str, int]:
-    """Return the next value by sequence, of those that were restarted at their first possible one."""
-    return {each.document.table_name.dotted: each.next for each in sequences if each.next is not None}
 
 
 def _with_values(session: PostgresqlSession, rows: list[dict[str, Any]]) -> list[SourceSequence]:
