@@ -48,11 +48,17 @@ def differing_locale(connection: PostgresqlConnection, schema: DatabaseSchema) -
     [target] = connection.rows(_QUERY, _DOING)
     if _comparable(source) != _comparable(target):
         other = target["encoding"] not in ("UTF8", source["encoding"])
+        quoted = {field: literal(source[field]) for field in _FIELDS}
+        options = f"ENCODING {quoted['encoding']} LC_COLLATE {quoted['collate']} LC_CTYPE {quoted['ctype']}"
+        provider = source["provider"]
+        if provider in ("icu", "builtin"):
+            rules = f" ICU_RULES {quoted['rules']}" if source["rules"] else ""
+            options += f" LOCALE_PROVIDER {provider} {provider.upper()}_LOCALE {quoted['locale']}{rules}"
         lost = f" Rows with characters that {target['encoding']} lacks cannot be loaded." if other else ""
         yield (
             f"The source sorts and compares text by {_text(source)}, the target by {_text(target)}. Where no other"
             f" collation is named, ORDER BY, comparisons, range partitions and upper() may have other results.{lost}"
-            f" For the source's, create the target by: CREATE DATABASE … TEMPLATE template0 {_clause(source)}"
+            f" For the source's, create the target by: CREATE DATABASE … TEMPLATE template0 {options}"
         )
 
 
@@ -66,14 +72,3 @@ def _text(locale: Mapping[str, str]) -> str:
     rules = f" with rules {locale['rules']}" if locale["rules"] else ""
     own = f" {locale['locale']}{rules}" if locale["locale"] else ""
     return f"{locale['provider']}{own} (collate {locale['collate']}, ctype {locale['ctype']}, {locale['encoding']})"
-
-
-def _clause(locale: Mapping[str, str]) -> str:
-    """Return the options of CREATE DATABASE."""
-    options = f"ENCODING {literal(locale['encoding'])} LC_COLLATE {literal(locale['collate'])}"
-    options = f"{options} LC_CTYPE {literal(locale['ctype'])}"
-    if locale["provider"] in ("icu", "builtin"):
-        provider = locale["provider"]
-        rules = f" ICU_RULES {literal(locale['rules'])}" if locale["rules"] else ""
-        return f"{options} LOCALE_PROVIDER {provider} {provider.upper()}_LOCALE {literal(locale['locale'])}{rules}"
-    return options

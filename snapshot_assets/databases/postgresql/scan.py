@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import pairwise
 from typing import Any
 
@@ -209,7 +209,10 @@ class Scanner:
         if isinstance(scan.rows, WindowRows):
             kinds = [node["Node Type"] for node in self._reads(scan)]
             if kinds and all("Index" in kind or "Bitmap" in kind for kind in kinds):
-                return _by_time(scan, scan.rows, parts)
+                start, end = scan.rows.start.astimezone(UTC), scan.rows.end.astimezone(UTC)
+                step = (end - start) / parts
+                times = sorted({start, *(start + step * number for number in range(1, parts)), end})
+                return [replace(scan, rows=replace(scan.rows, start=a, end=b)) for a, b in pairwise(times)]
         blocks = self._relation(scan.table).blocks
         if not self.is_stored(scan.table) or not blocks or scan.table.options.get("hypertable"):
             return [scan]
@@ -354,13 +357,6 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", ()):
         yield from _nodes(child)
-
-
-def _by_time(scan: Scan, window: WindowRows, parts: int) -> list[Scan]:
-    start, end = window.start.astimezone(UTC), window.end.astimezone(UTC)
-    step = (end - start) / parts
-    cuts: list[datetime] = sorted({start, *(start + step * number for number in range(1, parts)), end})
-    return [replace(scan, rows=replace(window, start=low, end=high)) for low, high in pairwise(cuts)]
 
 
 def _part(part: ColumnRange | str | None) -> str | None:

@@ -9,7 +9,6 @@ stores, each with the condition of those that are not its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import starmap
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 
@@ -44,22 +43,6 @@ _RELATION_KIND = """CASE o.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view'
     WHEN 'f' THEN 'foreign table' ELSE 'table' END"""
 
 
-def _in_schema(word: str, catalog: str, prefix: str) -> str:
-    """Return the query for schema, owner and name of the objects of a catalog."""
-    return f"""
-SELECT o.{prefix}namespace AS schema, o.{prefix}owner AS owner,
-    format('{word} %I.%I', n.nspname, o.{prefix}name) AS object
-FROM {catalog} o JOIN pg_namespace n ON n.oid = o.{prefix}namespace WHERE {_by_users(catalog)}"""
-
-
-def _of_database(word: str, catalog: str, prefix: str) -> str:
-    """Return the query for owner and name of the objects of a catalog that lie in no schema."""
-    return (
-        f"SELECT o.{prefix}owner AS owner, format('{word} %I', o.{prefix}name) AS object FROM {catalog} o"
-        f" WHERE {_by_users(catalog)}"
-    )
-
-
 _IN_SCHEMA = (
     ("collation", "pg_collation", "coll"),
     ("conversion", "pg_conversion", "con"),
@@ -77,6 +60,18 @@ _OF_DATABASE = (
     ("publication", "pg_publication", "pub"),
 )
 """Word, catalog, and the prefix of its columns, of objects that have owners."""
+
+_OWNED_IN_SCHEMAS = " UNION ALL ".join(
+    f"SELECT o.{prefix}namespace AS schema, o.{prefix}owner AS owner,"
+    f" format('{word} %I.%I', n.nspname, o.{prefix}name) AS object"
+    f" FROM {catalog} o JOIN pg_namespace n ON n.oid = o.{prefix}namespace WHERE {_by_users(catalog)}"
+    for word, catalog, prefix in _IN_SCHEMA
+)
+_OWNED_OF_DATABASE = " UNION ALL ".join(
+    f"SELECT o.{prefix}owner AS owner, format('{word} %I', o.{prefix}name) AS object FROM {catalog} o"
+    f" WHERE {_by_users(catalog)}"
+    for word, catalog, prefix in _OF_DATABASE
+)
 
 _DATABASE_OWNER = "(SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())"
 
@@ -108,7 +103,7 @@ UNION ALL SELECT o.oid, o.nspowner, format('schema %I', o.nspname)
 FROM pg_namespace o WHERE {_by_users("pg_namespace")}
 UNION ALL SELECT o.oprnamespace, o.oprowner, format('operator %s', o.oid::regoperator)
 FROM pg_operator o WHERE {_by_users("pg_operator")}
-UNION ALL {" UNION ALL ".join(starmap(_in_schema, _IN_SCHEMA))}
+UNION ALL {_OWNED_IN_SCHEMAS}
 """
 
 _OF_SCHEMAS = f"""
@@ -180,7 +175,7 @@ UNION ALL SELECT format('owner %I of %s large objects', pg_get_userbyid(o.lomown
 FROM pg_largeobject_metadata o
 WHERE o.lomowner <> {_DATABASE_OWNER} GROUP BY o.lomowner
 UNION ALL SELECT format('owner %I of %s', pg_get_userbyid(o.owner), o.object)
-FROM ({" UNION ALL ".join(starmap(_of_database, _OF_DATABASE))}) o WHERE o.owner <> {_DATABASE_OWNER}
+FROM ({_OWNED_OF_DATABASE}) o WHERE o.owner <> {_DATABASE_OWNER}
 UNION ALL SELECT format('grant on %s large objects', count(*)) FROM pg_largeobject_metadata o
 WHERE o.lomacl IS DISTINCT FROM acldefault('L', o.lomowner) AND o.lomacl IS NOT NULL HAVING count(*) > 0
 ORDER BY object

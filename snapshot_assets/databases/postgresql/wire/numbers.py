@@ -138,24 +138,18 @@ def numeric_texts(texts: pa.Array) -> pa.Array:
     rows = _rows(len(texts), whole + fraction, whole)
     rows[:, 2] = np.where(negative, _NEGATIVE, 0)
     rows[:, 3] = scale
+    characters = data if len(data) else np.zeros(1, np.uint8)
     for first, groups, offset, low, high in (
         (4, whole, -whole * _DIGITS, begin, point),
         (4 + whole, fraction, 1, point, point + scale + 1),
     ):
         places = point[:, None] + np.arange(offset, offset + groups * _DIGITS, dtype=np.int32)
         within = (places >= low[:, None]) & (places < high[:, None])
-        rows[:, first : first + groups] = _figures(data, places, within)
+        figures = characters.take(places, mode="clip") - np.uint8(ord("0"))
+        figures *= within  # a place outside holds a zero
+        pairs = figures[:, 0::2] * np.uint8(10) + figures[:, 1::2]
+        rows[:, first : first + groups] = pairs[:, 0::2] * np.uint16(100) + pairs[:, 1::2]
     return replaced(fixed(rows, texts), rare, texts, numeric)
-
-
-def _figures(data: np.ndarray, places: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Return the digits in base 10000 of the characters at places; a place that is not `within` holds a zero."""
-    if not len(data):
-        return np.zeros((len(places), places.shape[1] // _DIGITS), np.uint16)
-    figures = data.take(places, mode="clip") - np.uint8(ord("0"))
-    figures *= within
-    pairs = figures[:, 0::2] * np.uint8(10) + figures[:, 1::2]
-    return pairs[:, 0::2] * np.uint16(100) + pairs[:, 1::2]
 
 
 def numeric(text: str) -> bytes:
