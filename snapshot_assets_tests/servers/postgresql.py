@@ -71,10 +71,10 @@ class PostgresqlServer:
         """Return a URI of a database; `password` is percent-encoded."""
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
 
-    def create_database(self) -> str:
-        """Create an empty database and return its URI."""
+    def create_database(self, options: str = "") -> str:
+        """Create an empty database, with options such as `ENCODING 'LATIN1'`, and return its URI."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"
-        self.psql(self.uri(), f"CREATE DATABASE {name}")
+        self.psql(self.uri(), f"CREATE DATABASE {name} TEMPLATE {'template0' if options else 'template1'} {options}")
         return self.uri(name)
 
     def drop_database(self, uri: str) -> None:
@@ -227,16 +227,16 @@ def postgresql_module_database(postgresql_server: PostgresqlServer) -> Iterator[
     postgresql_server.drop_database(uri)
 
 
-MakeDatabase = Callable[[], str]
+MakeDatabase = Callable[..., str]
 
 
 @pytest.fixture
 def make_postgresql_database(postgresql_server: PostgresqlServer) -> Iterator[MakeDatabase]:
-    """A function that creates an empty database, which is dropped after the test."""
+    """A function that creates an empty database, which may have options, and is dropped after the test."""
     created: list[str] = []
 
-    def make() -> str:
-        created.append(postgresql_server.create_database())
+    def make(options: str = "") -> str:
+        created.append(postgresql_server.create_database(options))
         return created[-1]
 
     yield make

@@ -48,19 +48,13 @@ def connect(uri: str, settings: Mapping[str, str]) -> adbc.Connection:
         try:
             return adbc.connect(_with_options(uri, sent) if sent else uri, autocommit=True)
         except adbc_driver_manager.Error as error:
-            new = _named(sent, str(error))
-            if not new:
+            # The names of settings in a message are not translated. Poolers that take no settings at the start, such as
+            # PgBouncer, name the packet's parameter `options`.
+            words = set(re.findall(r"\w+", str(error).lower())) if is_of_server(str(error)) else set()
+            named = {name for name in sent if "options" in words or name.lower() in words}
+            if not named:
                 raise
-            refused |= new
-
-
-def _named(sent: Mapping[str, str], message: str) -> set[str]:
-    """Return the settings to which a message objects, by the names in it, which no language translates.
-
-    Poolers that take no settings at the start, such as PgBouncer, name the packet's parameter `options`.
-    """
-    words = set(re.findall(r"\w+", message.lower())) if is_of_server(message) else set()
-    return {name for name in sent if "options" in words or name.lower() in words}
+            refused |= named
 
 
 def _with_options(uri: str, settings: Mapping[str, str]) -> str:

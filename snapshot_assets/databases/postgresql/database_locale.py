@@ -41,26 +41,25 @@ def with_database_locale(session: PostgresqlSession, schemas: tuple[Schema, ...]
 
 def differing_locale(connection: PostgresqlConnection, schema: DatabaseSchema) -> Iterator[str]:
     """Yield a sentence if text sorts in a target in another way than in the source, as far as that is recorded."""
-    source = _recorded(schema)
-    if source is None:
+    # Options have no model, so what has another form is left out.
+    source: Any = next((each.options[OPTION] for each in schema.schemas if OPTION in each.options), None)
+    if not isinstance(source, dict) or not all(isinstance(source.get(field), str) for field in _FIELDS):
         return
     [target] = connection.rows(_QUERY, _DOING)
     if _comparable(source) != _comparable(target):
         other = target["encoding"] not in ("UTF8", source["encoding"])
+        quoted = {field: literal(source[field]) for field in _FIELDS}
+        options = f"ENCODING {quoted['encoding']} LC_COLLATE {quoted['collate']} LC_CTYPE {quoted['ctype']}"
+        provider = source["provider"]
+        if provider in ("icu", "builtin"):
+            rules = f" ICU_RULES {quoted['rules']}" if source["rules"] else ""
+            options += f" LOCALE_PROVIDER {provider} {provider.upper()}_LOCALE {quoted['locale']}{rules}"
         lost = f" Rows with characters that {target['encoding']} lacks cannot be loaded." if other else ""
         yield (
             f"The source sorts and compares text by {_text(source)}, the target by {_text(target)}. Where no other"
             f" collation is named, ORDER BY, comparisons, range partitions and upper() may have other results.{lost}"
-            f" For the source's, create the target by: CREATE DATABASE … TEMPLATE template0 {_clause(source)}"
+            f" For the source's, create the target by: CREATE DATABASE … TEMPLATE template0 {options}"
         )
-
-
-def _recorded(schema: DatabaseSchema) -> dict[str, str] | None:
-    """Return the locale in a schema's documents; options have no model, so what has another form is left out."""
-    found: Any = next((each.options[OPTION] for each in schema.schemas if OPTION in each.options), None)
-    if not isinstance(found, dict) or not all(isinstance(found.get(field), str) for field in _FIELDS):
-        return None
-    return {field: found[field] for field in _FIELDS}
 
 
 def _comparable(locale: Mapping[str, str]) -> tuple[str, ...]:
@@ -73,14 +72,3 @@ def _text(locale: Mapping[str, str]) -> str:
     rules = f" with rules {locale['rules']}" if locale["rules"] else ""
     own = f" {locale['locale']}{rules}" if locale["locale"] else ""
     return f"{locale['provider']}{own} (collate {locale['collate']}, ctype {locale['ctype']}, {locale['encoding']})"
-
-
-def _clause(locale: Mapping[str, str]) -> str:
-    """Return the options of CREATE DATABASE."""
-    options = f"ENCODING {literal(locale['encoding'])} LC_COLLATE {literal(locale['collate'])}"
-    options = f"{options} LC_CTYPE {literal(locale['ctype'])}"
-    if locale["provider"] in ("icu", "builtin"):
-        provider = locale["provider"]
-        rules = f" ICU_RULES {literal(locale['rules'])}" if locale["rules"] else ""
-        return f"{options} LOCALE_PROVIDER {provider} {provider.upper()}_LOCALE {literal(locale['locale'])}{rules}"
-    return options

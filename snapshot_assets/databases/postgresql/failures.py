@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from snapshot_assets.errors import (
     DatabaseDeniedError,
@@ -46,15 +45,8 @@ _CONFLICT = "40001"
 _UNSUPPORTED = "0A000"
 
 
-def remedy_of(state: str | None, *, answers: bool, standby: bool, selects: bool) -> str:
-    """Return what to do about an error as a sentence, "" if only the server's reason tells.
-
-    Args:
-        state: The SQLSTATE; None if the driver lost it.
-        answers: Whether the connection still answers.
-        standby: Whether the server replays the write-ahead log of another.
-        selects: Whether the operation reads tables that the plan may leave out.
-    """
+def _remedy_of(state: str | None, *, answers: bool, standby: bool, selects: bool) -> str:
+    """Return what to do about an error with an SQLSTATE as a sentence, "" if only the server's reason tells."""
     if standby and state == _CONFLICT:
         return f"The server is a standby, and its replay of changes cancelled the query: {_STANDBY}"
     if standby and state is None and not answers:
@@ -92,35 +84,13 @@ _AGAIN = "Running again continues."
 _LONGEST_SQL = 160
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where an error occurred.
-
-    Attributes:
-        doing: The operation that failed, such as `PostgreSQL 'shop': reading public.orders`.
-        sql: The statement; "" if there is none.
-        secrets: Values that the message must not contain.
-        answers: Whether the connection still answers.
-        standby: Whether the server replays the write-ahead log of another.
-        selects: Whether the operation reads tables that the plan may leave out.
-        passes: Whether a query that ran again, because the driver lost its error, succeeded.
-        remedies: Sentences by SQLSTATE that hold for this operation alone.
-    """
-
-    doing: str
-    sql: str
-    secrets: Iterable[str]
-    answers: bool
-    standby: bool
-    selects: bool
-    passes: bool = False
-    remedies: Mapping[str, str] = field(default_factory=dict)
-
-
 def fields_of(error: BaseException) -> dict[str, str]:
     """Return the fields of a server's error, such as `MESSAGE_PRIMARY`; none if the driver lost them."""
-    named = {_text(name): _text(value) for name, value in getattr(error, "details", None) or ()}
-    return {name.removeprefix("PG_DIAG_"): value for name, value in named.items()}
+    found = {}
+    for pair in getattr(error, "details", None) or ():
+        name, value = (each.decode(errors="replace") if isinstance(each, bytes) else each for each in pair)
+        found[name.removeprefix("PG_DIAG_")] = value
+    return found
 
 
 def lacks_state(error: BaseException) -> bool:
@@ -128,24 +98,54 @@ def lacks_state(error: BaseException) -> bool:
     return _is_headless(error) or ("PGRES_FATAL_ERROR" in str(error) and "SQLSTATE" not in fields_of(error))
 
 
-def translated(error: BaseException, origin: Origin) -> SnapshotError:
+def translated(
+    error: BaseException,
+    doing: str,
+    sql: str,
+    secrets: Iterable[str],
+    *,
+    answers: bool,
+    standby: bool,
+    selects: bool,
+    passes: bool,
+    remedies: Mapping[str, str],
+) -> SnapshotError:
     """Return the error to raise for an error of an established connection.
 
     Its attributes are `doing`, `reason` (the text without operation, remedy and SQL), and as far as known `sqlstate`,
     `remedy`, `table` and `column`.
+
+    Args:
+        error: The driver's error.
+        doing: The operation that failed, such as `PostgreSQL 'shop': reading public.orders`.
+        sql: The statement.
+        secrets: Values that the message must not contain.
+        answers: Whether the connection still answers.
+        standby: Whether the server replays the write-ahead log of another.
+        selects: Whether the operation reads tables that the plan may leave out.
+        passes: Whether a query that ran again, because the driver lost its error, succeeded.
+        remedies: Sentences by SQLSTATE that hold for this operation alone.
     """
     fields = fields_of(error)
     state = fields.get("SQLSTATE")
-    kind = _kind(state, origin)
-    reason = scrub(_reason(error, fields, origin), origin.secrets)
-    general = remedy_of(state, answers=origin.answers, standby=origin.standby, selects=origin.selects)
-    remedy = origin.remedies.get(state or "", general)
+    kind: type[SnapshotError] = DatabaseError
+    if state is None:
+        kind = DatabaseError if answers and not passes else DatabaseUnavailableError
+    elif state.startswith(_TRANSIENT):
+        kind = DatabaseUnavailableError
+    elif state.startswith(_DENIED):
+        kind = DatabaseDeniedError
+    elif state.startswith(_UNKNOWN):
+        kind = UnknownRelationError
+    reason = scrub(_reason(error, fields, doing, sql), secrets)
+    general = _remedy_of(state, answers=answers, standby=standby, selects=selects)
+    remedy = remedies.get(state or "", general)
     again = _AGAIN if issubclass(kind, TransientError) else ""
-    sql = f"SQL: {_short(scrub(origin.sql, origin.secrets))}" if origin.sql else ""
-    text = " ".join(filter(None, (f"{origin.doing} failed: {_ended(reason)}", remedy, again, sql)))
+    shown = f"SQL: {_short(scrub(sql, secrets))}"
+    text = " ".join(filter(None, (f"{doing} failed: {_ended(reason)}", remedy, again, shown)))
     attributes = {"sqlstate": state, "remedy": remedy, "table": _table(fields), "column": fields.get("COLUMN_NAME")}
     known = {name: value for name, value in attributes.items() if value}
-    return kind(text, doing=origin.doing, reason=reason, **known)
+    return kind(text, doing=doing, reason=reason, **known)
 
 
 def is_of_server(text: str) -> bool:
@@ -167,46 +167,37 @@ def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) ->
     if server is None:
         return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}. {_AGAIN}")
     if _BUSY.search(original):
-        remedy = remedy_of("53300" if _FULL.search(original) else "57P03", answers=False, standby=False, selects=False)
+        remedy = _remedy_of("53300" if _FULL.search(original) else "57P03", answers=False, standby=False, selects=False)
         return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}. {remedy} {_AGAIN}")
     return DatabaseDeniedError(
         f"PostgreSQL {alias!r} refused the connection: {reason}. Check user, password and database name in its URI."
     )
 
 
-def _kind(state: str | None, origin: Origin) -> type[SnapshotError]:
-    if state is None:
-        return DatabaseError if origin.answers and not origin.passes else DatabaseUnavailableError
-    if state.startswith(_TRANSIENT):
-        return DatabaseUnavailableError
-    if state.startswith(_DENIED):
-        return DatabaseDeniedError
-    return UnknownRelationError if state.startswith(_UNKNOWN) else DatabaseError
+def _reason(error: BaseException, fields: Mapping[str, str], doing: str, sql: str) -> str:
+    """Return the server's reason, with detail, hint and the first line of the context, and the SQLSTATE.
 
-
-def _reason(error: BaseException, fields: Mapping[str, str], origin: Origin) -> str:
-    """Return the server's reason, with detail, hint and the first line of the context, and the SQLSTATE."""
+    The message is followed by the error's table and column, as far as it does not name them.
+    """
     if _is_headless(error):
         return (
             "the server ended the query before its first row. The driver lost the error, and the query did not fail"
             " again. Look for the error in the server's log"
         )
     if "MESSAGE_PRIMARY" not in fields:
-        return _without_fields(str(error), origin.sql)
-    parts = [_line(fields["MESSAGE_PRIMARY"]) + _named(fields, origin.doing)]
+        return _without_fields(str(error), sql)
+    message = fields["MESSAGE_PRIMARY"]
+    table, column = _table(fields), fields.get("COLUMN_NAME")
+    missing = [
+        text
+        for text, name in ((f"table {table}", table), (f"column {column}", column))
+        if name and not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", f"{doing} {message}")
+    ]
+    parts = [_line(message) + (f" ({', '.join(missing)})" if missing else "")]
     parts += [f"{label}: {_line(fields[name])}" for name, label in _LABELS.items() if name in fields]
     if context := fields.get("CONTEXT", "").partition("\n")[0]:
         parts.append(f"CONTEXT: {_short(context)}")
     return f"{' '.join([*map(_ended, parts[:-1]), parts[-1].rstrip('.')])} (SQLSTATE {fields['SQLSTATE']})"
-
-
-def _named(fields: Mapping[str, str], doing: str) -> str:
-    """Return the table and column of an error, in parentheses, as far as the message does not name them."""
-    said = f"{doing} {fields['MESSAGE_PRIMARY']}"
-    table, column = _table(fields), fields.get("COLUMN_NAME")
-    names = {f"table {table}": table, f"column {column}": column}
-    missing = [text for text, name in names.items() if name and not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]
-    return f" ({', '.join(missing)})" if missing else ""
 
 
 def _table(fields: Mapping[str, str]) -> str | None:
@@ -232,10 +223,6 @@ def _without_fields(text: str, sql: str) -> str:
 def _is_headless(error: BaseException) -> bool:
     """Return whether a stream ended before its first byte; the driver then loses the server's error."""
     return "Expected PGCOPY signature" in str(error)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _line(text: str) -> str:

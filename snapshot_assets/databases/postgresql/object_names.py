@@ -5,7 +5,7 @@ The search path is empty, so the server prints every name outside `pg_catalog` w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from snapshot_assets.databases.definition import AVAILABLE_EXTENSION, Need
 from snapshot_assets.databases.sql import literal
@@ -61,12 +61,3 @@ def lookup(needs: Iterable[Need]) -> str:
     """Return the query for kind and name of those needs that a database has."""
     wanted = ", ".join(f"({literal(need.kind)}, {literal(need.name)})" for need in needs)
     return _THERE.format(wanted=wanted, objects=f"{OBJECTS} UNION ALL {_AVAILABLE}")
-
-
-def described(objects: Collection[tuple[int, int]]) -> str:
-    """Return the query for kind and name of some objects, each given by the oids of its catalog and of itself."""
-    wanted = ", ".join(f"({catalog}::oid, {oid}::oid)" for catalog, oid in objects)
-    return (
-        f"SELECT o.class::int8 AS class, o.oid::int8 AS oid, o.kind, o.name FROM ({OBJECTS}) o"
-        f" WHERE (o.class, o.oid) IN ({wanted})"
-    )

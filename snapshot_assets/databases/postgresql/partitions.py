@@ -7,9 +7,6 @@ partitions, and follows what was attached or detached after the state. System ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import ConsistencyLostError
@@ -44,21 +41,12 @@ ORDER BY t.parent, t.oid
 """
 
 
-@dataclass(frozen=True)
-class PartitionTree:
-    """The relations to read in place of a partitioned table.
-
-    Attributes:
-        items: FROM items that have all its rows; None if the table itself has.
-        expressions: Whether the server simplifies expressions when it plans a query; see `EXPRESSIONS`.
-    """
-
-    items: Sequence[str] | None
-    expressions: bool
-
-
-def read_partitions(session: PostgresqlSession, oid: int, name: TableName) -> PartitionTree:
+def read_partitions(session: PostgresqlSession, oid: int, name: TableName) -> tuple[list[str] | None, bool]:
     """Return the relations that hold the rows of a partitioned table.
+
+    Returns:
+        FROM items that have all its rows, or None if the table itself has; and whether the server simplifies
+        expressions when it plans a query; see `EXPRESSIONS`.
 
     Raises:
         ConsistencyLostError: A partition was attached or detached after the state that the session reads.
@@ -72,14 +60,9 @@ def read_partitions(session: PostgresqlSession, oid: int, name: TableName) -> Pa
                 " state cannot be read. Start a new run, and attach, detach and drop no partitions during it.",
                 table=table_text(name),
             )
-    root, parts = qualified(name), [row for row in rows[1:] if row["kind"] != "p"]
     items = None
     if any(row["kind"] == "f" for row in rows):
-        items = [f"ONLY {_name(row)}" for row in parts if row["kind"] == "r"]
-    elif pending := [_name(row) for row in rows if row["pending"]]:
-        items = [root, *pending]
-    return PartitionTree(items, any(row["expressions"] for row in rows))
-
-
-def _name(row: dict[str, str]) -> str:
-    return qualified(TableName(row["schema"], row["name"]))
+        items = [f"ONLY {qualified((row['schema'], row['name']))}" for row in rows[1:] if row["kind"] == "r"]
+    elif pending := [qualified((row["schema"], row["name"])) for row in rows if row["pending"]]:
+        items = [qualified(name), *pending]
+    return items, any(row["expressions"] for row in rows)

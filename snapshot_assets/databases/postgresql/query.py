@@ -42,25 +42,21 @@ def extract_query(address: DatabaseAddress, selection: Selection, query: Query) 
     """
     name = TableName("public", query.name)
     with closing(PostgresqlConnection(address)) as connection:
-        types = _types_of(connection, query)
-    found = [(column, kind, _column(name, column, kind, selection)) for column, kind in types.items()]
-    select = [
-        decoding(expression(column, kind, document.carrier), document, address.encoding)
-        for column, kind, document in found
-    ]
-    documents = [document for _, _, document in found]
+        try:
+            types = _types_of_view(connection, query)
+        except DatabaseError as error:
+            if error.attributes.get("sqlstate") not in _CANNOT_CREATE:
+                raise
+            connection.execute("ROLLBACK", _DOING)
+            types = _types_of_row(connection, query)
+    documents, select = [], []
+    for column, kind in types.items():
+        override = selection.carriers.get((name, column))
+        arrow_type, carrier = carried(kind, override, column_text(ColumnPath(name, column)))
+        document = Column(name=column, type=kind.text, arrow_type=arrow_type_text(arrow_type), carrier=carrier)
+        documents.append(document)
+        select.append(decoding(expression(column, kind, carrier), document, address.encoding))
     return query_schema("postgresql", name, documents, query, {"sql": _text(query), "select": select})
-
-
-def _types_of(connection: PostgresqlConnection, query: Query) -> dict[str, SourceType]:
-    """Return a query's columns, with modifiers only if this user may create a temporary view here."""
-    try:
-        return _types_of_view(connection, query)
-    except DatabaseError as error:
-        if error.attributes.get("sqlstate") not in _CANNOT_CREATE:
-            raise
-    connection.execute("ROLLBACK", _DOING)
-    return _types_of_row(connection, query)
 
 
 def _types_of_view(connection: PostgresqlConnection, query: Query) -> dict[str, SourceType]:
@@ -75,7 +71,10 @@ def _types_of_view(connection: PostgresqlConnection, query: Query) -> dict[str, 
 
 
 def _types_of_row(connection: PostgresqlConnection, query: Query) -> dict[str, SourceType]:
-    """Read the columns of a row of NULLs that the query is joined to; nothing is created, and the query is not run."""
+    """Read the columns of a row of NULLs that the query is joined to: they have no modifiers.
+
+    Nothing is created, and the query is not run.
+    """
     connection.execute("BEGIN READ ONLY", _DOING)
     for statement in (OWN_PATH, *bounds_statements(_ANY_WINDOW)):
         connection.execute(statement, _DOING)
@@ -94,12 +93,6 @@ def _types_of_row(connection: PostgresqlConnection, query: Query) -> dict[str, S
 def _text(query: Query) -> str:
     start, end = (f"pg_catalog.current_setting('snapshots.{bound}')::timestamptz" for bound in ("start", "end"))
     return query.with_bounds(start, end)
-
-
-def _column(name: TableName, column: str, kind: SourceType, selection: Selection) -> Column:
-    override = selection.carriers.get((name, column))
-    arrow_type, carrier = carried(kind, override, column_text(ColumnPath(name, column)))
-    return Column(name=column, type=kind.text, arrow_type=arrow_type_text(arrow_type), carrier=carrier)
 
 
 def bounds_statements(rows: Rows) -> list[str]:

@@ -16,7 +16,7 @@ bits then overflow to values below PostgreSQL's smallest one, so the minimum of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,6 @@ from snapshot_assets.databases.postgresql.types import SourceType
 from snapshot_assets.databases.selection.columns import unfit_value
 from snapshot_assets.databases.selection.hidden import masked
 from snapshot_assets.databases.sql import identifier, literal
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Carrier, Column, Table
 
 _AS_TEXT = "pg_catalog.textin("
@@ -115,17 +114,13 @@ def _decimals(texts: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
         offsets = offsets - np.concatenate(([0], valid.cumsum())).astype(np.int32)
     integers = pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(digits), bitmap)
     try:
-        return _unscaled(integers.cast(pa.int64()), arrow_type)
+        numbers = integers.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
-
-
-def _unscaled(numbers: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
-    """Return integers as the unscaled values of decimals; None if one has too many digits."""
     extremes = pc.min_max(numbers)
     limit = 10**arrow_type.precision
     if not -limit < extremes["min"].as_py() <= extremes["max"].as_py() < limit:
-        return None
+        return None  # too many digits
     values = np.frombuffer(numbers.buffers()[1], np.int64)[: len(numbers)]
     unscaled = np.empty((len(numbers), 2), np.int64)
     unscaled[:, 0] = values
@@ -137,8 +132,8 @@ NO_PATH = "SET LOCAL search_path TO ''"
 CLEARED = "(SELECT pg_catalog.set_config('search_path', '', true)) OPERATOR(pg_catalog.=) ''"
 """A condition that holds, and that the server evaluates once, after planning and before it reads."""
 
-_UNRESOLVED = ("42883", "42P01", "42704", "42703", "3F000")
-"""Functions, relations, other objects, columns and schemas that do not exist."""
+UNRESOLVED = ("42883", "42P01", "42704", "42703", "3F000")
+"""SQLSTATEs of names that were not found: functions, relations, other objects, columns and schemas."""
 
 # pg_catalog comes first, so nothing hides its operators. Then come the path that this user has elsewhere, the table's
 # schema, and all others, because the path that an application uses is not known.
@@ -148,11 +143,6 @@ SELECT pg_catalog.concat_ws(', ', 'pg_catalog', nullif(nullif(s.reset_val, ''), 
     WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema')) AS path
 FROM pg_settings s WHERE s.name = 'search_path'
 """
-
-
-def is_unresolved(error: SnapshotError) -> bool:
-    """Return whether a name was not found under the path."""
-    return error.attributes.get("sqlstate") in _UNRESOLVED
 
 
 def reading_path(session: PostgresqlConnection, schema: str) -> str:
@@ -198,16 +188,15 @@ def _shaped_column(array: pa.Array, arrow_type: pa.DataType, table: Table, colum
 def _out_of_range(array: pa.Array) -> str | None:
     """Return the kind of values in an array that Arrow cannot represent, or None."""
     if pa.types.is_timestamp(array.type):
-        if _extreme(array, pa.int64(), pc.min, _FIRST_MICROSECOND) < _FIRST_MICROSECOND:
+        least = pc.min(array.view(pa.int64())).as_py()
+        if least is not None and least < _FIRST_MICROSECOND:
             return "infinity, -infinity or a time after the year 294246"
     elif pa.types.is_date32(array.type):
-        if _extreme(array, pa.int32(), pc.min, _FIRST_DAY) < _FIRST_DAY:
+        least = pc.min(array.view(pa.int32())).as_py()
+        if least is not None and least < _FIRST_DAY:
             return "infinity or -infinity"
-    elif pa.types.is_time64(array.type) and _extreme(array, pa.int64(), pc.max, 0) >= _DAY_MICROSECONDS:
-        return "24:00:00"
+    elif pa.types.is_time64(array.type):
+        greatest = pc.max(array.view(pa.int64())).as_py()
+        if greatest is not None and greatest >= _DAY_MICROSECONDS:
+            return "24:00:00"
     return None
-
-
-def _extreme(array: pa.Array, numbers: pa.DataType, extreme: Callable[[pa.Array], pa.Scalar], default: int) -> int:
-    value = extreme(array.view(numbers)).as_py()
-    return default if value is None else int(value)

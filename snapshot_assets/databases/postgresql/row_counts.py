@@ -38,25 +38,23 @@ def count_rows(
     scanner: Scanner, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool
 ) -> list[list[int] | None]:
     """Count the rows of disjoint sets of tables, of many whole tables at once; see `Database.count_rows`."""
+    counts: dict[TableName, list[int]] = {}
     whole = [table for table, rows in reads if list(rows) == [AllRows()]]
-    counts = _whole_tables(scanner, whole) if len(whole) > 1 else {}
+    if len(whole) > 1:
+        # The ordinary ones of whole tables are counted by one statement, without looking each up.
+        doing = f"counting {counted(len(whole), 'table')}"
+        names = ", ".join(f"({literal(each.schema_name)}, {literal(each.name)})" for each in whole)
+        found = scanner.session.rows(_ORDINARY.format(names=names), doing)
+        ordinary = {TableName(row["schema"], row["name"]) for row in found}
+        plain = [
+            each.table_name for each in whole if not each.options.get("hypertable") and each.table_name in ordinary
+        ]
+        items = (f"(SELECT pg_catalog.count(*) FROM ONLY {qualified(name)}) AS c{n}" for n, name in enumerate(plain))
+        if plain:
+            with _without_indexes(scanner):
+                [row] = scanner.session.rows(f"SELECT {', '.join(items)}", doing)
+            counts = {name: [number] for name, number in zip(plain, row.values(), strict=True)}
     return [counts.get(table.table_name) or _of_sets(scanner, table, rows, thorough) for table, rows in reads]
-
-
-def _whole_tables(scanner: Scanner, tables: Sequence[Table]) -> dict[TableName, list[int]]:
-    """Count all rows of the ordinary ones of some tables by one statement, without looking each up."""
-    doing = f"counting {counted(len(tables), 'table')}"
-    names = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in (t.table_name for t in tables))
-    ordinary = {TableName(row["schema"], row["name"]) for row in scanner.rows(_ORDINARY.format(names=names), doing)}
-    plain = [
-        table.table_name for table in tables if table.table_name in ordinary and not table.options.get("hypertable")
-    ]
-    if not plain:
-        return {}
-    items = (f"(SELECT pg_catalog.count(*) FROM ONLY {qualified(name)}) AS c{n}" for n, name in enumerate(plain))
-    with _without_indexes(scanner):
-        [row] = scanner.rows(f"SELECT {', '.join(items)}", doing)
-    return {name: [number] for name, number in zip(plain, row.values(), strict=True)}
 
 
 def _of_sets(scanner: Scanner, table: Table, rows: Sequence[Rows], thorough: bool) -> list[int] | None:
@@ -95,6 +93,6 @@ def _counted(
 @contextmanager
 def _without_indexes(scanner: Scanner) -> Iterator[None]:
     """Keep the planner from indexes; after an error, the session has gone back to before."""
-    scanner.rows(_SET.format(value="'off'"), "disabling index scans")
+    scanner.session.rows(_SET.format(value="'off'"), "disabling index scans")
     yield
-    scanner.rows(_SET.format(value="s.reset_val"), "enabling index scans")
+    scanner.session.rows(_SET.format(value="s.reset_val"), "enabling index scans")

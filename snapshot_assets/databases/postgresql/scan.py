@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import pairwise
 from typing import Any
 
@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
-from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, PartitionTree, read_partitions
+from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, read_partitions
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
 from snapshot_assets.databases.postgresql.read_forms import (
     CLEARED,
     NO_PATH,
+    UNRESOLVED,
     decoding,
     expression,
-    is_unresolved,
     reading_path,
     sent,
     shaped,
@@ -98,7 +98,7 @@ class Scanner:
     """Reads tables in one session, which keeps its locks until it ends, or until an error."""
 
     def __init__(self, session: PostgresqlSession, encoding: str | None = None) -> None:
-        self._session = session
+        self.session = session
         self._encoding = encoding
         self._relations: dict[TableName, _LockedRelation] = {}
         self._queries: set[str] = set()
@@ -107,39 +107,30 @@ class Scanner:
 
     def interrupt(self) -> None:
         """Cancel the query that another thread runs; see `Database`."""
-        self._session.interrupt()
+        self.session.interrupt()
 
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database`."""
-        query, path, doing = self.query(scan), self._path(scan.table), f"reading {scan.table.table_name}"
+        name = scan.table.table_name
+        query, path, doing = self.query(scan), self._relation(scan.table).path, f"reading {name}"
         if not is_query(scan.table):
-            self._session.prepare([path] if path else (), doing)
-        with self._session.stream(query, doing) as batches:
+            self.session.prepare([path] if path else (), doing)
+        with self.session.stream(query, doing) as batches:
             yield shaped((batch for batch in batches if batch.num_rows), scan.table)
-        self._check_partitions(scan.table)
-
-    def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
-        """Return the rows of a query that needs no path; `doing` is its purpose, for messages."""
-        return self._session.rows(sql, doing)
+        relation = self._relations.get(name)
+        if relation is not None and relation.kind == "p":
+            # No partition was attached or detached before the rows were read.
+            read_partitions(self.session, relation.oid, name)
 
     def rows_of(self, table: Table, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return the rows of a query of a table's FROM item; `doing` is its purpose, for messages."""
-        if (path := self._path(table)) is None:
-            return self._session.rows(sql, doing)
-        self._session.execute(path, doing)
-        rows = self._session.rows(sql, doing)
-        self._session.execute(NO_PATH, doing)
+        if (path := self._relation(table).path) is None:
+            return self.session.rows(sql, doing)
+        self.session.execute(path, doing)
+        rows = self.session.rows(sql, doing)
+        self.session.execute(NO_PATH, doing)
         return rows
-
-    def _path(self, table: Table) -> str | None:
-        return None if is_query(table) or is_large_objects(table) else self._relation(table).path
-
-    def _check_partitions(self, table: Table) -> None:
-        """Check that no partition was attached or detached before the rows of a table were read."""
-        relation = self._relations.get(table.table_name)
-        if relation is not None and relation.kind == "p":
-            read_partitions(self._session, relation.oid, table.table_name)
 
     def query(self, scan: Scan) -> str:
         """Return the SQL of a scan."""
@@ -149,31 +140,35 @@ class Scanner:
         elif is_large_objects(table):
             carried = [identifier(column.name) for column in table.columns]
         else:
-            columns = self._relation(table).columns
+            types = self.types_of(table)
             carried = [
                 decoding(
-                    expression(column.name, columns[column.name].type, column.carrier, mask_of(table, column.name)),
+                    expression(column.name, types[column.name], column.carrier, mask_of(table, column.name)),
                     column,
-                    self._encoding_of(table, column),
+                    self.encoding_of(table, column),
                 )
                 for column in table.columns
             ]
         order = order_clause(scan, carried, 'pg_catalog."C"')
         return f"SELECT {', '.join(map(sent, carried))} FROM {self._rows(scan)}{order}"
 
-    def _encoding_of(self, table: Table, column: Column) -> str | None:
+    def encoding_of(self, table: Table, column: Column) -> str | None:
         """Return the encoding of a text column: masks return UTF-8, and `"char"` holds a byte, not a character."""
         return None if column.type == '"char"' or mask_of(table, column.name) is not None else self._encoding
 
     def _rows(self, scan: Scan) -> str:
         """Return the FROM item and the condition of a scan; sets the bounds of a query's window."""
-        if is_query(scan.table):
-            self._session.prepare((OWN_PATH, *bounds_statements(scan.rows)), "setting the bounds of the window")
-            source, time = f"(\n{scan.table.options['sql']}\n) AS copied", None
-            self._lock_query(scan.table.table_name, source)
+        table, source, time = scan.table, self.from_item(scan.table), None
+        if is_query(table):
+            self.session.prepare((OWN_PATH, *bounds_statements(scan.rows)), "setting the bounds of the window")
+            self._forget_lost_locks()
+            if source not in self._queries:
+                self.session.rows(f"EXPLAIN SELECT FROM {source}", f"locking what {table.table_name} reads")
+                self._refuse_rewritten(_LOCKED_AND_REWRITTEN, table.table_name)
+                self._queries.add(source)
         else:
-            source, time = self.from_item(scan.table), self._predicate(scan.table, scan.rows)
-        cleared = CLEARED if self._path(scan.table) else None
+            time = self._predicate(table, scan.rows)
+        cleared = CLEARED if self._relation(table).path else None
         where = " AND ".join(filter(None, (time, _part(scan.part), cleared)))
         return f"{source} WHERE {where}" if where else source
 
@@ -182,10 +177,8 @@ class Scanner:
 
         Partitions, and the chunks of a hypertable, are included.
         """
-        if is_large_objects(table):
-            return ROWS
-        relation = self._relation(table)
-        return qualified(table.table_name) if table.options.get("hypertable") else relation.item
+        item = self._relation(table).item
+        return qualified(table.table_name) if table.options.get("hypertable") else item
 
     def time_column(self, table: Table, zone: str = "UTC") -> PostgresqlTimeColumn:
         """Return the time column of a timed table."""
@@ -194,8 +187,7 @@ class Scanner:
                 f"Table '{table.table_name}' has no time index, so it has no windows. Scan all its rows.",
                 table=table_text(table.table_name),
             )
-        source = self._relation(table).columns[table.time_index].type
-        return PostgresqlTimeColumn.typed(table.time_index, source.name, zone)
+        return PostgresqlTimeColumn.typed(table.time_index, self.types_of(table)[table.time_index].name, zone)
 
     def estimate(self, scan: Scan) -> int:
         """Return the planner's estimate of a scan's bytes."""
@@ -208,20 +200,26 @@ class Scanner:
 
     def is_stored(self, table: Table) -> bool:
         """Return whether every session that reads this state reads the same rows: not those of views or servers."""
-        if is_query(table) or is_large_objects(table):
-            return False
         return self._relation(table).kind in "rmp"
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
-        if parts <= 1 or scan.part is not None or is_query(scan.table) or is_large_objects(scan.table):
+        if parts <= 1 or scan.part is not None or is_query(scan.table):
             return [scan]
-        if isinstance(scan.rows, WindowRows) and self._reads_index(scan):
-            return _by_time(scan, scan.rows, parts)
-        relation = self._relation(scan.table)
-        if relation.kind not in "rpm" or not relation.blocks or scan.table.options.get("hypertable"):
+        if isinstance(scan.rows, WindowRows):
+            kinds = [node["Node Type"] for node in self._reads(scan)]
+            if kinds and all("Index" in kind or "Bitmap" in kind for kind in kinds):
+                start, end = scan.rows.start.astimezone(UTC), scan.rows.end.astimezone(UTC)
+                step = (end - start) / parts
+                times = sorted({start, *(start + step * number for number in range(1, parts)), end})
+                return [replace(scan, rows=replace(scan.rows, start=a, end=b)) for a, b in pairwise(times)]
+        blocks = self._relation(scan.table).blocks
+        if not self.is_stored(scan.table) or not blocks or scan.table.options.get("hypertable"):
             return [scan]
-        return _by_blocks(scan, relation.blocks, parts)
+        cuts = sorted({blocks * number // parts for number in range(parts)})
+        # The last part has no end: the table may have grown since its size was read.
+        ends = (*map(str, cuts[1:]), "")
+        return [replace(scan, part=f"blocks {low}-{high}") for low, high in zip(cuts, ends, strict=True)]
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a sample of a column; see `Database.quantiles`."""
@@ -261,10 +259,6 @@ class Scanner:
             return self.time_column(table, rows.zone).within(rows.start, rows.end)
         return self.time_column(table).timeless
 
-    def _reads_index(self, scan: Scan) -> bool:
-        kinds = [node["Node Type"] for node in self._reads(scan)]
-        return bool(kinds) and all("Index" in kind or "Bitmap" in kind for kind in kinds)
-
     def _reads(self, scan: Scan) -> list[dict[str, Any]]:
         """Return the nodes of a scan's plan that read a table or partition; none reads one outside the window."""
         return [node for node in _nodes(self._plan(scan.table, self.query(scan))) if "Relation Name" in node]
@@ -275,68 +269,82 @@ class Scanner:
         return plan
 
     def _relation(self, table: Table) -> _LockedRelation:
-        """Return a table after locking it and checking that its columns are those of its document."""
+        """Return a table after locking it and checking that its columns are those of its document.
+
+        `_rows` locks what a query reads.
+        """
+        if is_large_objects(table):
+            return _LockedRelation(0, "-", None, {}, ROWS, None)
+        if is_query(table):
+            return _LockedRelation(0, "-", None, {}, f"(\n{table.options['sql']}\n) AS copied", None)
         self._forget_lost_locks()
         name = table.table_name
-        if name not in self._relations:
-            self._relations[name] = self._read(name)
-        relation = self._relations[name]
-        _check_unchanged(table, relation)
+        relation = self._relations.get(name) or self._read(name)
+        self._relations[name] = relation
+        for column in table.columns:
+            present = relation.columns.get(column.name)
+            # A restore under another name writes `"shop"."mood"`, with needless quotation marks.
+            if present is None or _QUOTED.sub(r"\1", present.type.text) != _QUOTED.sub(r"\1", column.type):
+                raise DatabaseError(
+                    f"Column {name}.{column.name} was {column.type} when the schema was extracted, and is now"
+                    f" {present.type.text if present else 'gone'}. Extract the schema again.",
+                    column=f"{name}.{column.name}",
+                )
         return relation
 
     def _read(self, name: TableName) -> _LockedRelation:
         query = _RELATION.format(schema=literal(name.schema), name=literal(name.table))
-        rows = self._session.rows(query, f"looking up {name}")
+        rows = self.session.rows(query, f"looking up {name}")
         if not rows:
             raise UnknownRelationError(
                 f"Table '{name}' no longer exists. It existed when the schema was extracted. Extract the schema"
                 " again, or leave the table out.",
                 table=table_text(name),
             )
-        oid, kind = rows[0]["oid"], rows[0]["kind"]
+        row = rows[0]
+        oid, kind, parts, expressions = row["oid"], row["kind"], None, row["expressions"]
         # LOCK TABLE refuses views and foreign tables, and privileges on columns do not suffice; planning locks as well.
-        lockable = kind in "rp" and rows[0]["lockable"]
+        lockable = kind in "rp" and row["lockable"]
         if lockable:
-            self._session.execute(f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE", f"locking {name}")
-        tree = read_partitions(self._session, oid, name) if kind == "p" else PartitionTree(None, rows[0]["expressions"])
-        united, item = tree.items is not None, _from_item(name, kind, tree, rows[0]["readable"])
-        if (united or tree.expressions or not lockable) and not self._plans(name, item):
+            self.session.execute(f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE", f"locking {name}")
+        if kind == "p":
+            parts, expressions = read_partitions(self.session, oid, name)
+        only = f"ONLY {qualified(name)}"
+        item = only if kind == "r" else qualified(name)
+        if parts is not None:
+            # ONLY, where there is no partition, has no rows.
+            united = (f"SELECT {', '.join(row['readable'])} FROM {each}" for each in parts or [only])
+            item = f"({' UNION ALL '.join(united)}) AS {identifier(name.table)}"
+        if (parts is not None or expressions or not lockable) and not self._plans(name, item):
             return self._read(name)
         self._refuse_rewritten(_REWRITTEN.format(oid=oid), name)
-        columns = {column.name: column for column in read_columns(self._session, [oid]).get(oid, [])}
-        return _LockedRelation(oid, kind, None if united else rows[0]["blocks"], columns, item, self._paths.get(name))
+        columns = {column.name: column for column in read_columns(self.session, [oid]).get(oid, [])}
+        blocks = row["blocks"] if parts is None else None
+        return _LockedRelation(oid, kind, blocks, columns, item, self._paths.get(name))
 
     def _plans(self, name: TableName, item: str) -> bool:
         """Return whether the server plans queries of a FROM item, which locks it; if not, choose another path first."""
         path, plan = self._paths.get(name), f"EXPLAIN SELECT FROM {item} WHERE pg_catalog.random() < 2"
         try:
             for statement in (path, plan, NO_PATH) if path else (plan,):
-                self._session.execute(statement, f"locking {name}")
+                self.session.execute(statement, f"locking {name}")
         except SnapshotError as error:
-            if path is not None or not is_unresolved(error):
+            if path is not None or error.attributes.get("sqlstate") not in UNRESOLVED:
                 raise
             self._forget_lost_locks()
-            self._paths[name] = reading_path(self._session, name.schema)
+            self._paths[name] = reading_path(self.session, name.schema)
             return False
         return True
 
-    def _lock_query(self, name: TableName, source: str) -> None:
-        """Lock the relations that a query reads, and check them like those of tables."""
-        self._forget_lost_locks()
-        if source not in self._queries:
-            self._session.rows(f"EXPLAIN SELECT FROM {source}", f"locking what {name} reads")
-            self._refuse_rewritten(_LOCKED_AND_REWRITTEN, name)
-            self._queries.add(source)
-
     def _forget_lost_locks(self) -> None:
         """Forget what was locked before an error, whose rollback released the locks."""
-        if self._recoveries != self._session.recoveries:
-            self._recoveries = self._session.recoveries
+        if self._recoveries != self.session.recoveries:
+            self._recoveries = self.session.recoveries
             self._relations.clear()
             self._queries.clear()
 
     def _refuse_rewritten(self, query: str, name: TableName) -> None:
-        if rewritten := self._session.rows(query, f"checking {name}"):
+        if rewritten := self.session.rows(query, f"checking {name}"):
             raise ConsistencyLostError(
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
                 f" REFRESH) after the state that this run reads, so the rows of {name} in that state are gone."
@@ -345,54 +353,14 @@ class Scanner:
             )
 
 
-def _from_item(name: TableName, kind: str, tree: PartitionTree, columns: Sequence[str]) -> str:
-    only = f"ONLY {qualified(name)}"
-    if tree.items is None:
-        return only if kind == "r" else qualified(name)
-    parts = (f"SELECT {', '.join(columns)} FROM {each}" for each in tree.items or [only])  # ONLY: without a partition
-    return f"({' UNION ALL '.join(parts)}) AS {identifier(name.table)}"
-
-
-def _check_unchanged(table: Table, relation: _LockedRelation) -> None:
-    for column in table.columns:
-        present = relation.columns.get(column.name)
-        if present is None or _unquoted(present.type.text) != _unquoted(column.type):
-            raise DatabaseError(
-                f"Column {table.table_name}.{column.name} was {column.type} when the schema was extracted, and is now"
-                f" {present.type.text if present else 'gone'}. Extract the schema again.",
-                column=f"{table.table_name}.{column.name}",
-            )
-
-
-def _unquoted(type_text: str) -> str:
-    """Return a type without needless quotation marks: a restore under another name writes `"shop"."mood"`."""
-    return _QUOTED.sub(r"\1", type_text)
-
-
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", ()):
         yield from _nodes(child)
 
 
-def _by_time(scan: Scan, window: WindowRows, parts: int) -> list[Scan]:
-    start, end = window.start.astimezone(UTC), window.end.astimezone(UTC)
-    step = (end - start) / parts
-    cuts: list[datetime] = sorted({start, *(start + step * number for number in range(1, parts)), end})
-    return [replace(scan, rows=replace(window, start=low, end=high)) for low, high in pairwise(cuts)]
-
-
-def _by_blocks(scan: Scan, blocks: int, parts: int) -> list[Scan]:
-    cuts = sorted({blocks * number // parts for number in range(parts)})
-    # The last part has no end: the table may have grown since its size was read.
-    return [
-        replace(scan, part=f"blocks {low}-{'' if high is None else high}")
-        for low, high in zip(cuts, [*cuts[1:], None], strict=True)
-    ]
-
-
 def _part(part: ColumnRange | str | None) -> str | None:
-    """Return the predicate of a range, or of a part that `_by_blocks` created."""
+    """Return the predicate of a range, or of a part that `split` created."""
     if not isinstance(part, str):
         return part.predicate if part else None
     low, _, high = part.removeprefix("blocks ").partition("-")

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.connect import connect
-from snapshot_assets.databases.postgresql.failures import Origin, connect_failure, fields_of, lacks_state, translated
+from snapshot_assets.databases.postgresql.failures import connect_failure, fields_of, lacks_state, translated
 from snapshot_assets.databases.protocol.encodings import valid_start
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
@@ -109,13 +109,6 @@ def oid_array(oids: Iterable[int]) -> str:
     return f"'{{{','.join(map(str, oids))}}}'::pg_catalog.oid[]"
 
 
-def _undecodable_rows(query: str) -> str:
-    """Return the query of one row of a query that is no UTF-8, with its other bytes escaped."""
-    shown = "pg_catalog.encode(pg_catalog.convert_to(found::pg_catalog.text, 'SQL_ASCII'), 'escape')"
-    invalid = f'found::pg_catalog.text COLLATE pg_catalog."C" !~ {literal(valid_start(None) + "$")}'
-    return f"SELECT pg_catalog.left({shown}, {_SHOWN_ROW}) AS row FROM ({query}) AS found WHERE {invalid} LIMIT 1"
-
-
 class PostgresqlConnection:
     """A connection with pinned settings; see `open_database` for its errors."""
 
@@ -188,7 +181,11 @@ class PostgresqlConnection:
         except DatabaseError as error:
             if error.attributes.get("sqlstate") != _NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
                 raise
-            invalid = interruptible(partial(rows, _undecodable_rows(sql)), self.interrupt)
+            # One row that is no UTF-8, with its other bytes escaped.
+            shown = "pg_catalog.encode(pg_catalog.convert_to(found::pg_catalog.text, 'SQL_ASCII'), 'escape')"
+            odd = f'found::pg_catalog.text COLLATE pg_catalog."C" !~ {literal(valid_start(None) + "$")}'
+            again = f"SELECT pg_catalog.left({shown}, {_SHOWN_ROW}) AS row FROM ({sql}) AS found WHERE {odd} LIMIT 1"
+            invalid = interruptible(partial(rows, again), self.interrupt)
             if not invalid:
                 raise
             raise DatabaseError(
@@ -223,17 +220,17 @@ class PostgresqlConnection:
             again = streams and answers and not self._interrupted and lacks_state(error)
             found = self._failing_again(sql, doing) if again else error
             answers = self._recover() if again and found is not None else answers
-            origin = Origin(
-                doing=f"{self._name}: {doing}",
-                sql=sql,
-                secrets=self._secrets,
+            raise translated(
+                found or error,
+                f"{self._name}: {doing}",
+                sql,
+                self._secrets,
                 answers=answers,
                 standby=self._standby,
                 selects=self._selects,
                 passes=found is None,
                 remedies=remedies,
-            )
-            raise translated(found or error, origin) from None
+            ) from None
 
     def _failing_again(self, query: str, doing: str) -> Exception | None:
         """Run a query again in the same state, and return the error that the driver lost; None if it succeeds."""
@@ -296,25 +293,23 @@ class PostgresqlSession(PostgresqlConnection):
         try:
             self.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY", "beginning to read")
             if address.consistency is not None:
-                self._join(address.consistency)
+                try:
+                    sql = f"SET TRANSACTION SNAPSHOT {literal(address.consistency)}"
+                    self.execute(sql, "joining the snapshot")
+                except DatabaseUnavailableError:
+                    raise
+                except SnapshotError as error:
+                    raise ConsistencyLostError(
+                        f"{self._name}: the exported snapshot {address.consistency!r} that this run reads is gone: the"
+                        " session that held it has ended. Nothing more is exported in this run; start a new run, whose"
+                        f" chunks are consistent among themselves. ({error})",
+                        token=address.consistency,
+                    ) from None
             if not exports:
                 self.execute("SAVEPOINT start", "beginning to read")
         except BaseException:
             self.close()
             raise
-
-    def _join(self, token: str) -> None:
-        try:
-            self.execute(f"SET TRANSACTION SNAPSHOT {literal(token)}", "joining the snapshot")
-        except DatabaseUnavailableError:
-            raise
-        except SnapshotError as error:
-            raise ConsistencyLostError(
-                f"{self._name}: the exported snapshot {token!r} that this run reads is gone: the session that held it"
-                " has ended. Nothing more is exported in this run; start a new run, whose chunks are consistent among"
-                f" themselves. ({error})",
-                token=token,
-            ) from None
 
     @contextmanager
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -329,7 +324,11 @@ class PostgresqlSession(PostgresqlConnection):
                 yield batches
             finally:
                 if inspect.getgeneratorstate(batches) != inspect.GEN_CLOSED:  # neither at its end nor failed
-                    self._cancel(cursor, reader)
+                    with suppress(*_driver_errors()):
+                        cursor.adbc_cancel()
+                        for _ in reader:  # else the next statement would first read the remaining rows
+                            pass
+                    self._recover()
 
     def _batches(self, reader: pa.RecordBatchReader, query: str, doing: str) -> Generator[pa.RecordBatch, None, None]:
         while True:
@@ -339,24 +338,11 @@ class PostgresqlSession(PostgresqlConnection):
                 return
             yield batch
 
-    def _cancel(self, cursor: adbc.Cursor, reader: pa.RecordBatchReader) -> None:
-        """Cancel a query; otherwise the next statement would first read its remaining rows."""
-        with suppress(*_driver_errors()):
-            cursor.adbc_cancel()
-            for _ in reader:
-                pass
-        self._recover()
-
     def _recover(self) -> bool:
         """Go back to the start of the state, and return whether that succeeded."""
         self.recoveries += 1
-        # A late cancel may hit the first statement after the one that it was meant for.
-        return self._went_back() or self._went_back()
-
-    def _went_back(self) -> bool:
-        try:
-            with self._connection.cursor() as cursor:
+        for _ in range(2):  # a late cancel may hit the first statement after the one that it was meant for
+            with suppress(*_driver_errors()), self._connection.cursor() as cursor:
                 cursor.execute("ROLLBACK TO SAVEPOINT start")
-        except _driver_errors():
-            return False
-        return True
+                return True
+        return False

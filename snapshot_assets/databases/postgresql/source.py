@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
@@ -16,12 +16,11 @@ from snapshot_assets.databases.postgresql.row_counts import count_rows
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import RANGED
-from snapshot_assets.databases.postgresql.unfit_values import UnfitCheck, decoding_mask, unfit_checks
+from snapshot_assets.databases.postgresql.unfit_values import find_unfit
 from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection, Unanalyzed
 from snapshot_assets.databases.protocol.time_column import time_range
-from snapshot_assets.databases.selection.columns import columnless_rows, late_name, undecodable, unfit_value
 from snapshot_assets.databases.selection.hidden import check_masks
 from snapshot_assets.databases.selection.selection import check_split
 from snapshot_assets.databases.sql import literal, qualified
@@ -63,9 +62,18 @@ class PostgresqlDatabase(Scanner):
         if selection.query is not None:
             schema = extract_query(self._address, selection, selection.query)
         else:
-            schema = extract(self._session, selection, found)
+            schema = extract(self.session, selection, found)
         if self._encoding:
-            _refuse_definitions(schema, self._encoding)
+            # The server takes the texts of definitions, masks and queries for UTF-8.
+            parts = {f"schema {each.name}": each.model_dump_json() for each in schema.schemas}
+            parts |= {str(each.table_name): each.model_dump_json() for each in (*schema.tables, *schema.views)}
+            if odd := [f"{name} ({text[0]})" for name, part in parts.items() if (text := _NOT_ASCII.search(part))]:
+                raise DatabaseError(
+                    f"Definitions that are not ASCII: {', '.join(odd)}. The source has `encoding: {self._encoding}`,"
+                    " from which only values are decoded. Change such names, comments, labels and SQL in the database,"
+                    " or leave the tables out (`exclude_tables`). In masks and queries, compare bytes:"
+                    r" convert_to(a, 'SQL_ASCII') = '\xe9'."
+                )
         check_split(selection, schema, RANGED)
         check_masks(schema, self._check_masks, found)
         if refusals is None:
@@ -85,7 +93,7 @@ class PostgresqlDatabase(Scanner):
         if is_query(table) or is_large_objects(table) or table.options.get("hypertable"):
             return None
         query = _PARTITIONS_WITH_ROWS.format(table=literal(qualified(table.table_name)))
-        partitions = self._session.rows(query, f"measuring {table.table_name}")
+        partitions = self.session.rows(query, f"measuring {table.table_name}")
         sizes = {TableName(row["schema"], row["name"]): row["bytes"] for row in partitions if row["unanalyzed"]}
         if not sizes:
             return None
@@ -101,40 +109,12 @@ class PostgresqlDatabase(Scanner):
         """Find values that native carriers cannot hold, that no restore could load, or whose bytes are no text."""
         if is_large_objects(table):  # numbers, bytes and texts
             return []
-        encoding_of = partial(self._encoding_of, table) if self._undefined_encoding else None
-        checks = list(unfit_checks(table, self.types_of(table), encoding_of))
-        if table.columns and not checks:
-            return []
-        found = [f"coalesce(pg_catalog.bool_or({each.condition}), false)" for each in checks] or ["count(*) > 0"]
-        values = ", ".join(f"{text} AS c{number}" for number, text in enumerate(found))
-        query = f"SELECT {values} FROM {self.from_item(table)} WHERE {self.any_of(table, rows)}"
-        [row] = self.rows_of(table, query, f"looking for values of {table.table_name} that do not fit")
-        if not checks:
-            return [columnless_rows(table.table_name)] if row["c0"] else []
-        unfit = [each for number, each in enumerate(checks) if row[f"c{number}"]]
-        return [self._unfit(table, rows, each) for each in unfit]
+        return find_unfit(self, table, rows, undefined_encoding=self._undefined_encoding)
 
     @cached_property
     def _undefined_encoding(self) -> bool:
-        [row] = self._session.rows("SHOW server_encoding", "reading the encoding")
+        [row] = self.session.rows("SHOW server_encoding", "reading the encoding")
         return bool(row["server_encoding"] == "SQL_ASCII")
-
-    def _unfit(self, table: Table, rows: Sequence[Rows], check: UnfitCheck) -> SnapshotError:
-        """Return the error for a value that a check has found."""
-        if check.found:
-            return unfit_value(table, check.column, check.found, early=True)
-        if not check.text:
-            return late_name(table, check.column)
-        keys = self.row_keys(table)
-        query = (
-            f"SELECT {check.bytes_query(list(keys.values()))} FROM {self.from_item(table)}"
-            f" WHERE ({self.any_of(table, rows)}) AND {check.condition} LIMIT 1"
-        )
-        [row] = self.rows_of(table, query, f"looking for bytes of {table.table_name} that are no text")
-        place = ", ".join(f"{name} = {row[f'k{number}']}" for number, name in enumerate(keys))
-        found = f"0x{row['bytes']} in the row with {place}" if place else f"0x{row['bytes']}"
-        mask = decoding_mask(check.column.name, self.types_of(table)[check.column.name])
-        return undecodable(table, check.column, found, mask, check.encoding)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""
@@ -148,29 +128,29 @@ class PostgresqlDatabase(Scanner):
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
-        ranges = [self._bounds(table, zone) for table in tables if table.time_index is not None]
-        ends = [end for each in ranges if each is not None for end in each]
+        ends: list[datetime] = []
+        for table in tables:
+            if table.time_index is None:
+                continue
+            query = self.time_column(table, zone).bounds_query(self.from_item(table))
+            row = self.rows_of(table, query, f"finding the earliest and latest time of {table.table_name}")[0]
+            try:
+                ends += time_range((row["low"], row["high"])) or ()
+            except OverflowError:
+                raise DatabaseError(
+                    f"The earliest or latest {table.table_name}.{table.time_index} is outside the years 1 to 9999, so"
+                    " the range cannot be computed. Write `start_time` and `end_time` in the plan.",
+                    table=table_text(table.table_name),
+                    column=table.time_index,
+                ) from None
         return (min(ends), max(ends)) if ends else None
-
-    def _bounds(self, table: Table, zone: str) -> tuple[datetime, datetime] | None:
-        query = self.time_column(table, zone).bounds_query(self.from_item(table))
-        row = self.rows_of(table, query, f"finding the earliest and latest time of {table.table_name}")[0]
-        try:
-            return time_range((row["low"], row["high"]))
-        except OverflowError:
-            raise DatabaseError(
-                f"The earliest or latest {table.table_name}.{table.time_index} is outside the years 1 to 9999, so the"
-                " range cannot be computed. Write `start_time` and `end_time` in the plan.",
-                table=table_text(table.table_name),
-                column=table.time_index,
-            ) from None
 
     def fence(self) -> dict[str, str]:
         """Return the snapshot that this connection reads, and the current position of the write-ahead log.
 
         Two connections read one state if and only if their `snapshot` is equal. `lsn` is not earlier than the snapshot.
         """
-        row = self._session.rows(
+        row = self.session.rows(
             "SELECT pg_catalog.pg_current_snapshot()::text AS snapshot, (CASE WHEN pg_catalog.pg_is_in_recovery()"
             " THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_lsn() END)::text AS lsn",
             "reading the snapshot",
@@ -185,19 +165,7 @@ class PostgresqlDatabase(Scanner):
 
     def close(self) -> None:
         """Close the connection."""
-        self._session.close()
-
-
-def _refuse_definitions(schema: DatabaseSchema, encoding: str) -> None:
-    """Refuse texts in definitions, masks and queries that are not ASCII: the server takes them for UTF-8."""
-    parts = {f"schema {each.name}": each.model_dump_json() for each in schema.schemas}
-    parts |= {str(each.table_name): each.model_dump_json() for each in (*schema.tables, *schema.views)}
-    if found := [f"{name} ({text[0]})" for name, part in parts.items() if (text := _NOT_ASCII.search(part))]:
-        raise DatabaseError(
-            f"Definitions that are not ASCII: {', '.join(found)}. The source has `encoding: {encoding}`, from which"
-            " only values are decoded. Change such names, comments, labels and SQL in the database, or leave the"
-            r" tables out (`exclude_tables`). In masks and queries, compare bytes: convert_to(a, 'SQL_ASCII') = '\xe9'."
-        )
+        self.session.close()
 
 
 class _ExportedSnapshot:

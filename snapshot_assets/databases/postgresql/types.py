@@ -108,7 +108,14 @@ def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[
             column=column,
             type=source.text,
         )
-    native = _native_type(source)
+    native = NATIVE.get(source.builtin or "")
+    if source.kind == "e":
+        native = pa.string()
+    elif source.builtin == "numeric" and source.modifier >= 0:
+        precision = ((source.modifier - 4) >> 16) & 0xFFFF
+        scale = (((source.modifier - 4) & 0x7FF) ^ 0x400) - 0x400  # eleven bits, signed
+        fits = precision <= _MAX_PRECISION and 0 <= scale <= precision
+        native = pa.decimal128(precision, scale) if fits else None
     if override is Carrier.NATIVE and native is None:
         raise PlanError(
             f"The plan asks for the native carrier for column {column}, but {source.text} has none: its values travel"
@@ -119,24 +126,6 @@ def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[
     if native is None or override is Carrier.TEXT:
         return pa.string(), Carrier.TEXT
     return native, Carrier.NATIVE
-
-
-def _native_type(source: SourceType) -> pa.DataType | None:
-    if source.kind == "e":
-        return pa.string()
-    if source.builtin == "numeric":
-        return _decimal(source.modifier)
-    return NATIVE.get(source.builtin or "")
-
-
-def _decimal(modifier: int) -> pa.DataType | None:
-    if modifier < 0:
-        return None
-    precision = ((modifier - 4) >> 16) & 0xFFFF
-    scale = (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400  # eleven bits, signed
-    if precision > _MAX_PRECISION or not 0 <= scale <= precision:
-        return None
-    return pa.decimal128(precision, scale)
 
 
 def type_for(arrow_type: pa.DataType) -> str:

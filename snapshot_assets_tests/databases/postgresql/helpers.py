@@ -120,9 +120,9 @@ def run(uri: str, statements: tuple[Statement, ...]) -> None:
             target._made(record, step, {}, target._run)
 
 
-def restore(schema: DatabaseSchema, uri: str, *, expressions: bool = True) -> Definition:
-    """Create a schema in a database."""
-    definition = define(schema, expressions=expressions)
+def restore(schema: DatabaseSchema, uri: str, **settings: bool) -> Definition:
+    """Create a schema in a database, with settings of `define`."""
+    definition = define(schema, **settings)
     run(uri, definition.before)
     run(uri, definition.after)
     return definition
@@ -147,13 +147,13 @@ def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
 
 
 def restored_alike(
-    server: PostgresqlServer, make: MakeDatabase, script: str, selection: Selection | None = None
+    server: PostgresqlServer, make: MakeDatabase, script: str, selection: Selection | None = None, **settings: bool
 ) -> tuple[str, str, DatabaseSchema]:
     """Restore what a script creates; pg_dump prints both alike. Return source, target and documents."""
     source, target = make(), make()
     server.psql_script(source, script)
     schema = extracted(source, selection)
-    assert restore(schema, target).lost == ()
+    assert restore(schema, target, **settings).lost == ()
     assert schema_dump(server, target) == schema_dump(server, source)
     return source, target, schema
 

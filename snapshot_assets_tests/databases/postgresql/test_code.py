@@ -9,25 +9,18 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pytest
 
-from snapshot_assets.databases.definition import Definition, Unchecked
+from snapshot_assets.databases.definition import Unchecked
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.kinds import code_by_kind, uncarried_by_kind
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table
-from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, client, extracted, run, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, client, extracted, restore, run, schema_dump
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 CODE = Path(__file__).with_name("code.sql").read_text()
 """A database with code of every kind, used in every place."""
-
-
-def restore_code(schema: DatabaseSchema, uri: str) -> Definition:
-    definition = define(schema, code=True)
-    run(uri, definition.before)
-    run(uri, definition.after)
-    return definition
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +36,7 @@ def test_code_of_every_kind_is_restored_as_pg_dump_prints_it(
 ) -> None:
     schema = extracted(source)
     assert set(code_by_kind(schema)) == {word for word, kind in CODE_KINDS.items() if not kind.part}
-    assert restore_code(schema, postgresql_database).lost == ()
+    assert restore(schema, postgresql_database, code=True).lost == ()
     assert schema_dump(postgresql_server, postgresql_database) == schema_dump(postgresql_server, source)
     assert extracted(postgresql_database) == schema
 
@@ -55,7 +48,7 @@ def test_what_exists_is_left_as_it_is_and_the_rest_is_created(
     schema = extracted(source)
     own = "CREATE SCHEMA util; CREATE FUNCTION util.twice(x int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3 * x'"
     postgresql_server.psql(postgresql_database, *own.split("; "))
-    restore_code(schema, postgresql_database)
+    restore(schema, postgresql_database, code=True)
     run(postgresql_database, tuple(each for each in define(schema, code=True).before if each.table is None))
     assert postgresql_server.psql(postgresql_database, "SELECT util.twice(1), util.bucket(10)") == "3|3"
 
@@ -82,7 +75,7 @@ def test_a_selection_has_the_code_that_it_needs(
     code = code_by_kind(schema)
     assert "util.twice(integer)" in code["function"]
     assert "util.log_it(integer)" not in code.get("procedure", [])
-    restore_code(schema, postgresql_database)
+    restore(schema, postgresql_database, code=True)
     count = "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid = 'public.things'::regclass"
     assert postgresql_server.psql(postgresql_database, count) == "4"
 
@@ -131,51 +124,6 @@ def test_only_the_comment_of_an_extension_that_a_restore_creates_is_lost(holder:
     assert lost == ('Comment on extension "uuid-ossp" is not restored. Give --with-code.',)
 
 
-OTHERS = """
-CREATE FOREIGN DATA WRAPPER far; CREATE SERVER away FOREIGN DATA WRAPPER far;
-CREATE USER MAPPING FOR PUBLIC SERVER away; CREATE FOREIGN TABLE outside (a int) SERVER away;
-CREATE PUBLICATION told FOR ALL TABLES;
-CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
-CREATE EVENT TRIGGER watcher ON ddl_command_start EXECUTE FUNCTION watch();
-ALTER EVENT TRIGGER watcher DISABLE;
-CREATE TABLE t (a int, b int); CREATE VIEW v AS SELECT 1 AS x; CREATE SEQUENCE drawn OWNED BY t.a;
-GRANT SELECT ON t TO pg_monitor; GRANT UPDATE (b) ON t TO pg_monitor; GRANT SELECT ON v TO PUBLIC;
-GRANT USAGE ON SEQUENCE drawn TO pg_monitor; REVOKE ALL ON FUNCTION watch() FROM PUBLIC;
-CREATE DOMAIN d AS int; REVOKE USAGE ON TYPE d FROM PUBLIC;
-CREATE SCHEMA given; GRANT USAGE ON SCHEMA given TO PUBLIC;
-ALTER DEFAULT PRIVILEGES IN SCHEMA given GRANT SELECT ON TABLES TO PUBLIC;
-CREATE DEFAULT CONVERSION latin FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8;
-CREATE ACCESS METHOD pile TYPE TABLE HANDLER heap_tableam_handler;
-CREATE TRUSTED LANGUAGE other HANDLER plpgsql_call_handler;
-CREATE FUNCTION to_other(internal) RETURNS internal LANGUAGE internal AS 'textout';
-"""
-
-
-def test_everything_else_is_named_by_kind(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
-    postgresql_server.psql_script(postgresql_database, OTHERS)
-    name = postgresql_database.rsplit("/", 1)[1]
-    postgresql_server.psql(
-        postgresql_database, f"ALTER DATABASE {name} SET work_mem = '7MB'", f"GRANT CREATE ON DATABASE {name} TO PUBLIC"
-    )
-    assert uncarried_by_kind(extracted(postgresql_database)) == {
-        "access method": ["pile"],
-        "conversion": ["public.latin"],
-        "database setting": ["work_mem"],
-        "default privileges": ["of role postgres on tables in schema given"],
-        "event trigger": ["watcher"],
-        "foreign data wrapper": ["far"],
-        "foreign server": ["away"],
-        "foreign table": ["public.outside"],
-        "grant on": [
-            *(f"database {name}", "function public.watch()", "schema given", "sequence public.drawn"),
-            *("table public.t", "type public.d", "view public.v"),
-        ],
-        "language": ["other"],
-        "publication": ["told"],
-        "user mapping": ["for public to server away"],
-    }
-
-
 ONLY_A_WHOLE_DUMP_HAS = """
 SELECT lo_create(71), lo_create(72), lo_create(73);
 GRANT SELECT ON LARGE OBJECT 72 TO pg_monitor;
@@ -205,12 +153,9 @@ def test_owners_invalid_indexes_and_what_belongs_to_large_objects_are_named(
     ] + ["pg_monitor of type public.mood"]
 
 
-def test_a_database_without_code_has_the_documents_of_before(everything_documents: DatabaseSchema) -> None:
-    options = {key for each in everything_documents.schemas for key in each.options}
-    assert not options & {"code", "code_needs"}
-
-
-@pytest.fixture
-def everything_documents(postgresql_server: PostgresqlServer, postgresql_database: str) -> DatabaseSchema:
+def test_a_database_without_code_has_the_documents_of_before(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
     postgresql_server.psql_script(postgresql_database, EVERYTHING)
-    return extracted(postgresql_database)
+    options = {key for each in extracted(postgresql_database).schemas for key in each.options}
+    assert not options & {"code", "code_needs"}

@@ -137,13 +137,14 @@ def test_parts_are_of_similar_size_and_the_last_includes_rows_added_after_the_di
 
 
 def test_parts_of_a_partitioned_table_make_it_up(postgresql_database: str) -> None:
-    with client(postgresql_database) as run:
-        run("CREATE TABLE t (id int) PARTITION BY RANGE (id)")
-        run("CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (3000)")
-        run("CREATE TABLE high PARTITION OF t FOR VALUES FROM (3000) TO (10000) PARTITION BY HASH (id)")
-        run("CREATE TABLE h0 PARTITION OF high FOR VALUES WITH (MODULUS 2, REMAINDER 0)")
-        run("CREATE TABLE h1 PARTITION OF high FOR VALUES WITH (MODULUS 2, REMAINDER 1)")
-        run("INSERT INTO t SELECT i FROM generate_series(0, 9999) i")
+    execute(
+        postgresql_database,
+        "CREATE TABLE t (id int) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (3000)",
+        "CREATE TABLE high PARTITION OF t FOR VALUES FROM (3000) TO (10000) PARTITION BY HASH (id)",
+        *(f"CREATE TABLE h{n} PARTITION OF high FOR VALUES WITH (MODULUS 2, REMAINDER {n})" for n in range(2)),
+        "INSERT INTO t SELECT i FROM generate_series(0, 9999) i",
+    )
     with opened(postgresql_database) as database:
         parts = database.split(Scan(table_of(database), AllRows()), 3)
         ids = [id_ for part in parts for id_ in read_scan(database, part)["id"].to_pylist()]

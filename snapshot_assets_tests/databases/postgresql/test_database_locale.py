@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-
-import pytest
 
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import DatabaseAddress
@@ -15,27 +12,10 @@ from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
-MakeLike = Callable[[str], str]
 PLAIN = "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
 BUILTIN = "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'"
-
-
-@pytest.fixture
-def make(postgresql_server: PostgresqlServer) -> Iterator[MakeLike]:
-    """A function that creates a database with options of CREATE DATABASE."""
-    made: list[str] = []
-
-    def create(options: str) -> str:
-        name = f"in_locale_{len(made)}"
-        postgresql_server.psql(postgresql_server.uri(), f"CREATE DATABASE {name} TEMPLATE template0 {options}")
-        made.append(postgresql_server.uri(name))
-        return made[-1]
-
-    yield create
-    for uri in made:
-        postgresql_server.drop_database(uri)
 
 
 def differing(schema: DatabaseSchema, uri: str) -> list[str]:
@@ -44,9 +24,9 @@ def differing(schema: DatabaseSchema, uri: str) -> list[str]:
 
 
 def test_another_locale_is_named_with_the_options_that_make_a_target_like_the_source(
-    make: MakeLike, postgresql_database: str
+    make_postgresql_database: MakeDatabase, postgresql_database: str
 ) -> None:
-    source = make(f"{PLAIN} {BUILTIN}")
+    source = make_postgresql_database(f"{PLAIN} {BUILTIN}")
     schema = extracted(source)
     assert differing(schema, source) == []
     [sentence] = differing(schema, postgresql_database)
@@ -54,12 +34,17 @@ def test_another_locale_is_named_with_the_options_that_make_a_target_like_the_so
         "The source sorts and compares text by builtin C.UTF-8 (collate C, ctype C, UTF8), the target by libc (collate"
         " C.UTF-8, ctype C.UTF-8, UTF8)."
     )
-    assert differing(schema, make(sentence.partition(" TEMPLATE template0 ")[2])) == []
-    assert differing(schema, make(f"ENCODING 'UTF8' LC_COLLATE 'C.UTF-8' LC_CTYPE 'C' {BUILTIN}")) == []  # not libc's
+    assert differing(schema, make_postgresql_database(sentence.partition(" TEMPLATE template0 ")[2])) == []
+    assert (
+        differing(schema, make_postgresql_database(f"ENCODING 'UTF8' LC_COLLATE 'C.UTF-8' LC_CTYPE 'C' {BUILTIN}"))
+        == []
+    )  # not libc's
 
 
-def test_a_target_whose_encoding_lacks_characters_is_named(make: MakeLike, postgresql_database: str) -> None:
-    latin = make("ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+def test_a_target_whose_encoding_lacks_characters_is_named(
+    make_postgresql_database: MakeDatabase, postgresql_database: str
+) -> None:
+    latin = make_postgresql_database("ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
     [sentence] = differing(extracted(postgresql_database), latin)
     assert " Rows with characters that LATIN1 lacks cannot be loaded. " in sentence
     [sentence] = differing(extracted(latin), postgresql_database)
@@ -81,8 +66,10 @@ def test_spellings_of_one_locale_are_alike_and_older_documents_have_none(postgre
     assert differing(schema.model_copy(update={"schemas": (first,)}), postgresql_database) == []
 
 
-def test_a_restore_of_one_schema_warns_too(make: MakeLike, postgresql_database: str, tmp_path: Path) -> None:
-    place, into = Place(postgresql_database, tmp_path / "location"), Into(make(PLAIN))
+def test_a_restore_of_one_schema_warns_too(
+    make_postgresql_database: MakeDatabase, postgresql_database: str, tmp_path: Path
+) -> None:
+    place, into = Place(postgresql_database, tmp_path / "location"), Into(make_postgresql_database(PLAIN))
     execute(place.source, "CREATE SCHEMA a", "CREATE TABLE public.t (id int)")
     place.export([])
     only = Filters(schemas=("public",))

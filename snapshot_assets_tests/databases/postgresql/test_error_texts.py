@@ -178,25 +178,13 @@ def test_a_limit_of_temporary_files_is_named(postgresql_server: PostgresqlServer
     assert not offers_another_run(error)
 
 
-def test_a_full_server_is_tried_again_and_a_wrong_password_is_not(
-    postgresql_server: PostgresqlServer, database: str
-) -> None:
-    with role(postgresql_server, database, "CONNECTION LIMIT 0") as uri:
-        with pytest.raises(DatabaseUnavailableError, match=r"too many connections for role .*raise max_connections"):
-            PostgresqlConnection(DatabaseAddress("shop", uri))
-        with pytest.raises(DatabaseDeniedError, match="password authentication failed") as caught:
-            PostgresqlConnection(DatabaseAddress("shop", uri.replace(SECRET, "other")))
-        assert not offers_another_run(caught.value)
-
-
-def test_a_session_that_an_administrator_ends_may_run_again(postgresql_server: PostgresqlServer, database: str) -> None:
-    with closing(PostgresqlSession(DatabaseAddress("shop", database))) as session:
-        [row] = session.rows("SELECT pg_catalog.pg_backend_pid() AS pid", "reading public.base")
-        postgresql_server.psql(database, f"SELECT pg_terminate_backend({row['pid']}, 10000)")
-        with pytest.raises(DatabaseUnavailableError) as caught:
-            session.rows("SELECT i FROM public.base", "reading public.base")
-    assert "reading public.base failed: terminating connection due to administrator command." in str(caught.value)
-    assert "Running again continues. SQL: SELECT i FROM public.base" in str(caught.value)
+def test_a_full_server_is_tried_again(postgresql_server: PostgresqlServer, database: str) -> None:
+    message = r"too many connections for role .*raise max_connections .*Running again continues"
+    with (
+        role(postgresql_server, database, "CONNECTION LIMIT 0") as uri,
+        pytest.raises(DatabaseUnavailableError, match=message),
+    ):
+        PostgresqlConnection(DatabaseAddress("shop", uri))
 
 
 @pytest.fixture(scope="module")
@@ -256,10 +244,10 @@ def test_a_conflict_with_recovery_names_the_settings_of_the_standby(
     assert "Running again continues. SQL: SELECT" in text
 
 
-@pytest.fixture(scope="module", params=["de_DE.UTF-8", "ru_RU.UTF-8"])
-def speaking(request: pytest.FixtureRequest) -> Iterator[PostgresqlServer]:
-    """A server whose messages are not English; in Russian, not even those for the severities are."""
-    with start_speaking(request.param) as server:
+@pytest.fixture(scope="module")
+def speaking() -> Iterator[PostgresqlServer]:
+    """A server whose messages are Russian: not even those for the severities are ASCII."""
+    with start_speaking("ru_RU.UTF-8") as server:
         server.psql_script(
             server.uri(),
             f"{FAIL} CREATE TABLE closed (i int); CREATE VIEW late AS SELECT fail('40001', i) FROM base;",
@@ -267,7 +255,7 @@ def speaking(request: pytest.FixtureRequest) -> Iterator[PostgresqlServer]:
         yield server
 
 
-def test_the_sqlstate_decides_in_every_language(speaking: PostgresqlServer) -> None:
+def test_the_sqlstate_decides_in_another_language(speaking: PostgresqlServer) -> None:
     with role(speaking, speaking.uri()) as uri, opened(uri) as limited, opened(speaking.uri()) as owner:
         denied = failure(limited, table_of(owner, "closed"))
         late = failure(owner, table_of(owner, "late"))
@@ -278,7 +266,7 @@ def test_the_sqlstate_decides_in_every_language(speaking: PostgresqlServer) -> N
     assert "failed: a reason of two lines. DETAIL: a detail. HINT: a hint." in str(late)
 
 
-def test_an_ended_session_may_run_again_in_every_language(speaking: PostgresqlServer) -> None:
+def test_an_ended_session_may_run_again_in_another_language(speaking: PostgresqlServer) -> None:
     with closing(PostgresqlSession(DatabaseAddress("shop", speaking.uri()))) as session:
         [row] = session.rows("SELECT pg_catalog.pg_backend_pid() AS pid", "reading public.base")
         speaking.psql(speaking.uri(), f"SELECT pg_terminate_backend({row['pid']}, 10000)")
@@ -286,7 +274,9 @@ def test_an_ended_session_may_run_again_in_every_language(speaking: PostgresqlSe
             session.rows("SELECT i FROM public.base", "reading public.base")
 
 
-def test_a_rehearsal_finds_what_is_lacking_and_what_belongs_to_it_in_every_language(speaking: PostgresqlServer) -> None:
+def test_a_rehearsal_finds_what_is_lacking_and_what_belongs_to_it_in_another_language(
+    speaking: PostgresqlServer,
+) -> None:
     made, seen = TableName("public", "made"), TableName("public", "seen")
     schema = Statement(ObjectKey("schema", "pg_mine"), "CREATE SCHEMA pg_mine")
     mine = TableName("pg_mine", "t")
@@ -305,7 +295,7 @@ def test_a_rehearsal_finds_what_is_lacking_and_what_belongs_to_it_in_every_langu
     assert found.following == {in_schema, index, comment}
 
 
-def test_an_unreachable_foreign_server_is_named_in_every_language(speaking: PostgresqlServer) -> None:
+def test_an_unreachable_foreign_server_is_named_in_another_language(speaking: PostgresqlServer) -> None:
     if not (binaries(15).parent / "lib/postgres_fdw.so").exists():
         pytest.skip("needs postgres_fdw: apt-get install postgresql-15")
     speaking.psql(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from snapshot_assets.databases.protocol.source import AllRows
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets_tests.databases.postgresql.helpers import execute, opened, table_of
@@ -21,15 +19,14 @@ def refused(uri: str) -> list[SnapshotError]:
         return database.unfit(table_of(database), [AllRows()])
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("a", "'rv'"), ("a", "'rt_pkey'"), ("b", "ARRAY['rt', 'rv']::regclass[]"), ("c", "'rv'"), ("d", "'rv'")],
-)
-def test_a_value_that_names_a_view_or_an_index_is_refused(postgresql_database: str, column: str, value: str) -> None:
-    execute(postgresql_database, *MAKE, f"INSERT INTO t ({column}) VALUES (NULL), ({value})")
-    [error] = refused(postgresql_database)
-    assert f"Column public.t.{column} (" in str(error)
-    assert f"`exclude_columns: [public.t.{column}]`" in str(error)
+def test_a_value_that_names_a_view_or_an_index_is_refused(postgresql_database: str) -> None:
+    execute(postgresql_database, *MAKE)
+    values = [("a", "'rv'"), ("a", "'rt_pkey'"), ("b", "ARRAY['rt', 'rv']::regclass[]"), ("c", "'rv'"), ("d", "'rv'")]
+    for column, value in values:
+        execute(postgresql_database, "TRUNCATE t", f"INSERT INTO t ({column}) VALUES (NULL), ({value})")
+        [error] = refused(postgresql_database)
+        assert f"Column public.t.{column} (" in str(error)
+        assert f"`exclude_columns: [public.t.{column}]`" in str(error)
 
 
 def test_names_that_a_restore_finds_are_exported(postgresql_database: str) -> None:

@@ -6,8 +6,7 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.testing.restores import copy
-from snapshot_assets_tests.databases.postgresql.helpers import extracted
-from snapshot_assets_tests.databases.postgresql.test_code import restore_code
+from snapshot_assets_tests.databases.postgresql.helpers import extracted, restore
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 IN_ITS_SCHEMA = """
@@ -30,7 +29,7 @@ def test_a_schema_of_an_extension_is_restored_with_what_users_have_in_it(
     assert [each.name for each in schema.schemas] == ["own", "public"]
     copy(schema, DatabaseAddress("from", source), DatabaseAddress("to", plain))
     assert postgresql_server.psql(plain, THERE) == "own.mine|own.m|own.s||1"
-    made = [str(each.key) for each in restore_code(schema, coded).before]
+    made = [str(each.key) for each in restore(schema, coded, code=True).before]
     assert made.index("extension vector") < made.index("schema own")
 
 

@@ -20,7 +20,7 @@ from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, opened, read
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 ROLE = "tuned"
 LATER = ("search_path", "transaction_timeout")
@@ -104,14 +104,11 @@ def test_no_setting_of_a_role_changes_what_is_read(every_type: str, role: str) -
         assert everything(role) == before
 
 
-@pytest.mark.parametrize(
-    "settings", [{"quote_all_identifiers": "on"}, {"statement_timeout": "1"}, {"transaction_timeout": "1"}]
-)
 @pytest.mark.parametrize("connect", [PostgresqlConnection, PostgresqlTarget])
 def test_no_connection_begins_with_settings_of_the_role(
-    every_type: str, role: str, settings: dict[str, str], connect: Callable[[DatabaseAddress], PostgresqlConnection]
+    every_type: str, role: str, connect: Callable[[DatabaseAddress], PostgresqlConnection]
 ) -> None:
-    change(every_type, settings)
+    change(every_type, {"quote_all_identifiers": "on", "statement_timeout": "1", "transaction_timeout": "1"})
     with closing(connect(DatabaseAddress("shop", role))) as connection:
         pinned = at_the_start(connection)
         [row] = connection.rows("SELECT 'int4'::pg_catalog.regtype::text AS text, now() AS at", "reading types")
@@ -140,8 +137,8 @@ def test_options_of_the_uri_and_the_environment_are_kept(every_type: str, monkey
     assert seen(every_type) == ('"$user", public', "6MB")
 
 
-def test_a_server_that_does_not_know_every_setting_takes_the_others(every_type: str) -> None:
-    with start_postgresql(16) as server, closing(PostgresqlConnection(DatabaseAddress("old", server.uri()))) as old:
+def test_a_server_that_does_not_know_every_setting_takes_the_others(older_postgresql_server: PostgresqlServer) -> None:
+    with closing(PostgresqlConnection(DatabaseAddress("old", older_postgresql_server.uri()))) as old:
         assert at_the_start(old).items() >= {each for each in AT_THE_START.items() if each[0] not in LATER}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,11 +24,8 @@ TABLE = TableName("public", "t")
 
 
 @pytest.fixture
-def ascii_uri(postgresql_server: PostgresqlServer) -> Iterator[str]:
-    template = "ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
-    postgresql_server.psql(postgresql_server.uri(), f"CREATE DATABASE decoded {template}")
-    yield postgresql_server.uri("decoded")
-    postgresql_server.drop_database(postgresql_server.uri("decoded"))
+def ascii_uri(make_postgresql_database: MakeDatabase) -> str:
+    return make_postgresql_database("ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
 
 
 @pytest.mark.parametrize(("encoding", "byte", "point"), [("iso8859-1", "e9", 0xE9), ("windows-1252", "80", 0x20AC)])
@@ -109,22 +105,16 @@ REFUSED = {
 def test_definitions_that_are_not_ascii_are_refused_and_shown(
     postgresql_server: PostgresqlServer, ascii_uri: str, definition: str
 ) -> None:
-    postgresql_server.psql(
-        ascii_uri, f"DO $$ BEGIN EXECUTE E'{REFUSED[definition].replace(chr(39), chr(39) * 2)}'; END $$"
-    )
-    for encoding in (None, "iso8859-1"):
-        with pytest.raises(DatabaseError, match=r"failed: a row is no UTF-8: .*caf\\351.* Change that name, comment"):
-            extracted(DatabaseAddress("old", ascii_uri, encoding=encoding))
-
-
-@pytest.mark.parametrize("definition", REFUSED)
-def test_definitions_in_utf8_need_a_source_without_an_encoding(
-    postgresql_server: PostgresqlServer, ascii_uri: str, definition: str
-) -> None:
+    """Those in UTF-8 are read from a source without an encoding."""
     postgresql_server.psql_script(ascii_uri, REFUSED[definition].replace(r"\xe9", "\u00e9"))
     assert extracted(DatabaseAddress("old", ascii_uri))
     with pytest.raises(DatabaseError, match=r"Definitions that are not ASCII: .*caf\xe9.*The source has"):
         extracted(DatabaseAddress("old", ascii_uri, encoding="iso8859-1"))
+    other = f"DO $$ BEGIN EXECUTE E'{REFUSED[definition].replace(chr(39), chr(39) * 2)}'; END $$"
+    postgresql_server.psql(ascii_uri, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public", other)
+    for encoding in (None, "iso8859-1"):
+        with pytest.raises(DatabaseError, match=r"failed: a row is no UTF-8: .*caf\\351.* Change that name, comment"):
+            extracted(DatabaseAddress("old", ascii_uri, encoding=encoding))
 
 
 def test_sql_of_a_plan_is_ascii(postgresql_server: PostgresqlServer, ascii_uri: str) -> None:

@@ -32,20 +32,28 @@ def test_rows_of_the_user_in_tables_of_an_extension_are_named(
     }
 
 
-RARE = """
-CREATE TABLE t (a int, b int);
+OTHERS = """
+CREATE TABLE t (a int, b int); CREATE VIEW v AS SELECT 1 AS x; CREATE SEQUENCE drawn OWNED BY t.a;
 CREATE FUNCTION to_sql(internal) RETURNS internal LANGUAGE internal IMMUTABLE AS 'textout';
 CREATE TRANSFORM FOR int LANGUAGE plpgsql (FROM SQL WITH FUNCTION to_sql(internal));
 CREATE FOREIGN DATA WRAPPER far; CREATE SERVER away FOREIGN DATA WRAPPER far;
+CREATE USER MAPPING FOR PUBLIC SERVER away; CREATE FOREIGN TABLE outside (a int) SERVER away;
 GRANT USAGE ON FOREIGN DATA WRAPPER far TO pg_monitor; GRANT USAGE ON FOREIGN SERVER away TO pg_monitor;
 REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC;
 CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
 CREATE EVENT TRIGGER "Watcher" ON ddl_command_start EXECUTE FUNCTION watch(); ALTER EVENT TRIGGER "Watcher" DISABLE;
-CREATE PUBLICATION news; CREATE CONVERSION conv FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8;
+GRANT SELECT ON t TO pg_monitor; GRANT UPDATE (b) ON t TO pg_monitor; GRANT SELECT ON v TO PUBLIC;
+GRANT USAGE ON SEQUENCE drawn TO pg_monitor; REVOKE ALL ON FUNCTION watch() FROM PUBLIC;
+CREATE DOMAIN d AS int; REVOKE USAGE ON TYPE d FROM PUBLIC;
+CREATE SCHEMA given; GRANT USAGE ON SCHEMA given TO PUBLIC;
+CREATE PUBLICATION news; CREATE DEFAULT CONVERSION conv FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8;
+CREATE ACCESS METHOD pile TYPE TABLE HANDLER heap_tableam_handler;
+CREATE TRUSTED LANGUAGE other HANDLER plpgsql_call_handler;
 COMMENT ON EVENT TRIGGER "Watcher" IS 'x'; COMMENT ON PUBLICATION news IS 'x'; COMMENT ON SUBSCRIPTION heard IS 'x';
 COMMENT ON FOREIGN DATA WRAPPER far IS 'x'; COMMENT ON SERVER away IS 'x'; COMMENT ON CONVERSION conv IS 'x';
 COMMENT ON TRANSFORM FOR int LANGUAGE plpgsql IS 'x';
 ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO pg_monitor;
+ALTER DEFAULT PRIVILEGES IN SCHEMA given GRANT SELECT ON TABLES TO PUBLIC;
 SET allow_system_table_mods = on;
 INSERT INTO pg_seclabel VALUES ('t'::regclass, 'pg_class'::regclass, 0, 'guard', 'secret');
 """
@@ -60,13 +68,18 @@ def subscribed(postgresql_server: PostgresqlServer, postgresql_database: str) ->
     execute(postgresql_database, "ALTER SUBSCRIPTION heard SET (slot_name = NONE)", "DROP SUBSCRIPTION heard")
 
 
-def test_what_few_databases_have_is_named(postgresql_server: PostgresqlServer, subscribed: str) -> None:
-    postgresql_server.psql_script(subscribed, RARE)
-    setting = f"ALTER ROLE postgres IN DATABASE {subscribed.rsplit('/', 1)[1]}"
-    execute(subscribed, f"{setting} SET work_mem = '7MB'")
+def test_everything_else_is_named_by_kind(postgresql_server: PostgresqlServer, subscribed: str) -> None:
+    postgresql_server.psql_script(subscribed, OTHERS)
+    name = subscribed.rsplit("/", 1)[1]
+    execute(
+        subscribed,
+        f"ALTER ROLE postgres IN DATABASE {name} SET work_mem = '7MB'",
+        f"ALTER DATABASE {name} SET work_mem = '7MB'",
+        f"GRANT CREATE ON DATABASE {name} TO PUBLIC",
+    )
     schema = extracted(subscribed)
-    found = uncarried_by_kind(schema)
-    assert found == {
+    assert uncarried_by_kind(schema) == {
+        "access method": ["pile"],
         "comment on": [
             "conversion public.conv",
             'event trigger "Watcher"',
@@ -77,16 +90,23 @@ def test_what_few_databases_have_is_named(postgresql_server: PostgresqlServer, s
             "transform for integer language plpgsql",
         ],
         "conversion": ["public.conv"],
-        "database setting": ["work_mem of role postgres"],
-        "default privileges": ["of role postgres on tables"],
+        "database setting": ["work_mem", "work_mem of role postgres"],
+        "default privileges": ["of role postgres on tables", "of role postgres on tables in schema given"],
         "event trigger": ['"Watcher"'],
         "foreign data wrapper": ["far"],
         "foreign server": ["away"],
-        "grant on": ["foreign data wrapper far", "foreign server away", "language plpgsql"],
+        "foreign table": ["public.outside"],
+        "grant on": [
+            *(f"database {name}", "foreign data wrapper far", "foreign server away", "function public.watch()"),
+            *("language plpgsql", "schema given", "sequence public.drawn", "table public.t", "type public.d"),
+            "view public.v",
+        ],
+        "language": ["other"],
         "publication": ["news"],
         "security label": ["on table public.t"],
         "subscription": ["heard"],
         "transform": ["for integer language plpgsql"],
+        "user mapping": ["for public to server away"],
     }
     lost = define(schema).lost
     assert "Default privileges of role postgres on tables are not in a snapshot." in lost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +10,6 @@ import pytest
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.engine.restore.settings import Filters
-from snapshot_assets_tests.cli.helpers import in_own_process
 from snapshot_assets_tests.databases.postgresql.helpers import contents
 from snapshot_assets_tests.databases.postgresql.whole import NOT_CARRIED, entries, make, make_code
 from snapshot_assets_tests.engine.exports import Place
@@ -57,60 +56,30 @@ def databases(server: PostgresqlServer) -> Iterator[tuple[str, str]]:
         server.drop_database(uri)
 
 
-def compare(server: PostgresqlServer, source: str, target: str, queries: Iterable[str] = ()) -> None:
-    """Check that pg_dump prints the same for both databases, and that they have the same rows."""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("create", "lost"), [(make, NAMED), (make_code, [])], ids=["everything", "code in every place"]
+)
+def test_pg_dump_prints_the_same_for_a_restored_database(
+    server: PostgresqlServer,
+    databases: tuple[str, str],
+    tmp_path: Path,
+    create: Callable[[PostgresqlServer, str], None],
+    lost: list[str],
+) -> None:
+    source, target = databases
+    create(server, source)
+    if create is make:
+        assert set(server.psql(source, USED_METHODS).split()) >= set(server.psql(source, METHODS).split())
+    place = Place(source, tmp_path)
+    place.export(chunks=[0, 1], **PLAN)
+    done = Into(target).restore(place.store, filters=Filters(code=True))
+    assert done.finished
+    assert sorted(done.plan.lost) == lost
+    # pg_dump then prints the same for both databases, and they have the same rows.
     with closing(open_target(Into(target).address)) as opened:
         opened.forget()
     assert entries(server, target, NOT_CARRIED) == entries(server, source, NOT_CARRIED)
-    for query in queries:
+    for query in (ORDER, STANDS):
         assert server.psql(target, query).splitlines() == server.psql(source, query).splitlines()
     assert contents(server, target) == contents(server, source)
-
-
-@pytest.mark.slow
-def test_pg_dump_prints_the_same_for_a_restored_database(
-    server: PostgresqlServer, databases: tuple[str, str], tmp_path: Path
-) -> None:
-    source, target = databases
-    make(server, source)
-    assert set(server.psql(source, USED_METHODS).split()) >= set(server.psql(source, METHODS).split())
-    place = Place(source, tmp_path)
-    place.export(chunks=[0, 1], **PLAN)
-    done = Into(target).restore(place.store, filters=Filters(code=True))
-    assert done.finished
-    assert sorted(done.plan.lost) == NAMED
-    compare(server, source, target, (ORDER, STANDS))
-
-
-@pytest.mark.slow
-def test_pg_dump_prints_the_same_for_code_in_every_place(
-    server: PostgresqlServer, databases: tuple[str, str], tmp_path: Path
-) -> None:
-    source, target = databases
-    make_code(server, source)
-    place = Place(source, tmp_path)
-    place.export(chunks=[0, 1], **PLAN)
-    done = Into(target).restore(place.store, filters=Filters(code=True))
-    assert done.finished
-    assert done.plan.lost == ()
-    compare(server, source, target, (ORDER,))
-
-
-@pytest.mark.slow
-def test_three_commands_restore_the_database(
-    server: PostgresqlServer, databases: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a user runs them, each a process; all that is not there afterwards was named."""
-    source, target = databases
-    make(server, source)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    location = (tmp_path / "location").as_uri()
-    times = ("--start-time", "2024-01-01", "--end-time", "2027-01-01", "--chunk-time-window", "1096d")
-    made = in_own_process("export", "create", "--source", source, "--to", location, *times)
-    assert made.status == 0, made.err
-    verified = in_own_process("export", "verify", "--snapshot", location, "--json")
-    assert (verified.status, verified.json["damaged"]) == (0, False), verified.err
-    restored = in_own_process("import", "--from", location, "--target", target, "--with-code", "--json")
-    assert restored.status == 0, restored.err
-    assert sorted(restored.json["lost"]) == NAMED
-    compare(server, source, target, (ORDER, STANDS))

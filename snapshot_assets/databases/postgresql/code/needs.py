@@ -32,15 +32,12 @@ def user_objects(kind: str) -> str:
             AND (x.deptype = 'e' OR x.deptype = 'i' AND x.refclassid <> 'pg_class'::regclass))"""
 
 
-def _named_code() -> str:
-    parts = (
-        f"SELECT '{kind.catalog}'::regclass::oid AS class, o.oid, '{word} ' || {kind.label} AS key"
-        f" FROM {kind.source} WHERE {kind.where} AND {user_objects(word)}"
-        for word, kind in CODE_KINDS.items()
-        if not (kind.part or kind.relation)
-    )
-    return " UNION ALL ".join(parts)
-
+_NAMED_CODE = " UNION ALL ".join(
+    f"SELECT '{kind.catalog}'::regclass::oid AS class, o.oid, '{word} ' || {kind.label} AS key"
+    f" FROM {kind.source} WHERE {kind.where} AND {user_objects(word)}"
+    for word, kind in CODE_KINDS.items()
+    if not (kind.part or kind.relation)
+)
 
 _MEMBERS = """
     SELECT 'pg_{catalog}'::regclass::oid, m.oid, c.key FROM pg_{catalog} m
@@ -52,7 +49,7 @@ _MEMBERS = """
     JOIN ({code}) c ON c.class = d.refclassid AND c.oid = d.refobjid AND d.refclassid = 'pg_opfamily'::regclass"""
 
 _QUERY = f"""
-WITH code AS MATERIALIZED ({_named_code()}), relation AS MATERIALIZED (
+WITH code AS MATERIALIZED ({_NAMED_CODE}), relation AS MATERIALIZED (
     SELECT c.oid, c.reltype, format('relation %s.%s', rn.nspname, r.relname) AS key
     FROM pg_class c
     JOIN pg_class r ON r.oid = CASE WHEN c.relispartition THEN pg_partition_root(c.oid) ELSE c.oid END

@@ -9,8 +9,6 @@ stores, each with the condition of those that are not its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import starmap
-from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 
@@ -23,28 +21,6 @@ CROSS JOIN LATERAL unnest(x.extconfig, x.extcondition) f (relation, condition)
 JOIN pg_class c ON c.oid = f.relation AND c.relkind IN ('r', 'p', 'S')
 ORDER BY name
 """
-
-
-def read_extension_rows(session: PostgresqlSession) -> list[str]:
-    """Return the names of tables and sequences of extensions that the user has changed, or may not read."""
-    tables = session.rows(_TABLES, "listing tables of extensions")
-    readable = [each for each in tables if each["readable"]]
-    used = {each["name"] for each in tables if not each["readable"]}
-    if readable:
-        query = " UNION ALL ".join(map(_query, readable, range(len(readable))))
-        found = session.rows(query, "looking for rows in tables of extensions")
-        used |= {readable[row["number"]]["name"] for row in found if row["used"]}
-    return [_named(each) for each in tables if each["name"] in used]
-
-
-def _query(table: dict[str, Any], number: int) -> str:
-    where = "WHERE is_called" if table["sequence"] else table["condition"] or ""
-    return f"SELECT {number} AS number, EXISTS (SELECT FROM {table['name']} {where}) AS used"
-
-
-def _named(table: dict[str, Any]) -> str:
-    what = "place of extension sequence" if table["sequence"] else "rows of extension table"
-    return f"{what} {table['name']} (extension {table['extension']})"
 
 
 def _by_users(catalog: str) -> str:
@@ -67,22 +43,6 @@ _RELATION_KIND = """CASE o.relkind WHEN 'S' THEN 'sequence' WHEN 'v' THEN 'view'
     WHEN 'f' THEN 'foreign table' ELSE 'table' END"""
 
 
-def _in_schema(word: str, catalog: str, prefix: str) -> str:
-    """Return the query for schema, owner and name of the objects of a catalog."""
-    return f"""
-SELECT o.{prefix}namespace AS schema, o.{prefix}owner AS owner,
-    format('{word} %I.%I', n.nspname, o.{prefix}name) AS object
-FROM {catalog} o JOIN pg_namespace n ON n.oid = o.{prefix}namespace WHERE {_by_users(catalog)}"""
-
-
-def _of_database(word: str, catalog: str, prefix: str) -> str:
-    """Return the query for owner and name of the objects of a catalog that lie in no schema."""
-    return (
-        f"SELECT o.{prefix}owner AS owner, format('{word} %I', o.{prefix}name) AS object FROM {catalog} o"
-        f" WHERE {_by_users(catalog)}"
-    )
-
-
 _IN_SCHEMA = (
     ("collation", "pg_collation", "coll"),
     ("conversion", "pg_conversion", "con"),
@@ -100,6 +60,18 @@ _OF_DATABASE = (
     ("publication", "pg_publication", "pub"),
 )
 """Word, catalog, and the prefix of its columns, of objects that have owners."""
+
+_OWNED_IN_SCHEMAS = " UNION ALL ".join(
+    f"SELECT o.{prefix}namespace AS schema, o.{prefix}owner AS owner,"
+    f" format('{word} %I.%I', n.nspname, o.{prefix}name) AS object"
+    f" FROM {catalog} o JOIN pg_namespace n ON n.oid = o.{prefix}namespace WHERE {_by_users(catalog)}"
+    for word, catalog, prefix in _IN_SCHEMA
+)
+_OWNED_OF_DATABASE = " UNION ALL ".join(
+    f"SELECT o.{prefix}owner AS owner, format('{word} %I', o.{prefix}name) AS object FROM {catalog} o"
+    f" WHERE {_by_users(catalog)}"
+    for word, catalog, prefix in _OF_DATABASE
+)
 
 _DATABASE_OWNER = "(SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())"
 
@@ -131,7 +103,7 @@ UNION ALL SELECT o.oid, o.nspowner, format('schema %I', o.nspname)
 FROM pg_namespace o WHERE {_by_users("pg_namespace")}
 UNION ALL SELECT o.oprnamespace, o.oprowner, format('operator %s', o.oid::regoperator)
 FROM pg_operator o WHERE {_by_users("pg_operator")}
-UNION ALL {" UNION ALL ".join(starmap(_in_schema, _IN_SCHEMA))}
+UNION ALL {_OWNED_IN_SCHEMAS}
 """
 
 _OF_SCHEMAS = f"""
@@ -203,7 +175,7 @@ UNION ALL SELECT format('owner %I of %s large objects', pg_get_userbyid(o.lomown
 FROM pg_largeobject_metadata o
 WHERE o.lomowner <> {_DATABASE_OWNER} GROUP BY o.lomowner
 UNION ALL SELECT format('owner %I of %s', pg_get_userbyid(o.owner), o.object)
-FROM ({" UNION ALL ".join(starmap(_of_database, _OF_DATABASE))}) o WHERE o.owner <> {_DATABASE_OWNER}
+FROM ({_OWNED_OF_DATABASE}) o WHERE o.owner <> {_DATABASE_OWNER}
 UNION ALL SELECT format('grant on %s large objects', count(*)) FROM pg_largeobject_metadata o
 WHERE o.lomacl IS DISTINCT FROM acldefault('L', o.lomowner) AND o.lomacl IS NOT NULL HAVING count(*) > 0
 ORDER BY object
@@ -219,5 +191,16 @@ def read_uncarried(session: PostgresqlSession, schemas: Mapping[int, str]) -> di
     for row in session.rows(of_schemas, "listing grants and other objects of schemas"):
         found.setdefault(schemas[row["schema"]], []).append(row["object"])
     of_database = [row["object"] for row in session.rows(_OF_THE_DATABASE, "listing objects of the database")]
-    of_database += read_extension_rows(session)
+    tables = session.rows(_TABLES, "listing tables of extensions")
+    readable = [each for each in tables if each["readable"]]
+    queries = []
+    for number, each in enumerate(readable):
+        where = "WHERE is_called" if each["sequence"] else each["condition"] or ""
+        queries.append(f"SELECT {number} AS number, EXISTS (SELECT FROM {each['name']} {where}) AS used")
+    rows = session.rows(" UNION ALL ".join(queries), "looking for rows in tables of extensions") if readable else []
+    unused = {readable[row["number"]]["name"] for row in rows if not row["used"]}
+    for each in tables:
+        if each["name"] not in unused:
+            what = "place of extension sequence" if each["sequence"] else "rows of extension table"
+            of_database.append(f"{what} {each['name']} (extension {each['extension']})")
     return found | ({"": of_database} if of_database else {})

@@ -6,7 +6,7 @@ have no statement.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
@@ -79,12 +79,7 @@ WHERE g.oid = ANY ({oids})
 
 
 def _as_code(word: str, first: str = "ARRAY[]::text[]") -> str:
-    """Return the query for objects of a kind of code, with the statement that `--with-code` runs.
-
-    Args:
-        word: A key of `CODE_KINDS`.
-        first: SQL expression of the statements before it.
-    """
+    """Return the query for objects of a kind of code, with the statement that `--with-code` runs after `first` ones."""
     kind = CODE_KINDS[word]
     return (
         f"SELECT o.oid::int8 AS oid, {kind.namespace}::int8 AS schema, {first} || {STATEMENTS[word]} AS sql"
@@ -111,15 +106,12 @@ SELECT n.oid::int8 AS oid, format('CREATE SCHEMA IF NOT EXISTS %I', n.nspname) A
 WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('public', 'information_schema')
 """
 
-Kinds = Collection[tuple[str, int]]
-"""Kind and oid of objects."""
 
-
-def read_definitions(session: PostgresqlSession, objects: Kinds) -> dict[tuple[str, int], list[str]]:
+def read_definitions(
+    session: PostgresqlSession, objects: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], list[str]]:
     """Return the statements that create objects, by kind and oid; nothing for those that have none."""
     statements: dict[tuple[str, int], list[str]] = {}
-    if not objects:
-        return statements
     schemas = {row["oid"]: row["sql"] for row in session.rows(_SCHEMAS, "listing schemas")}
     for kinds, queries in _QUERIES.items():
         kind_of = {oid: kind for kind, oid in objects if kind in kinds}

@@ -7,13 +7,12 @@ user created. Objects of extensions are not among them, because a restore create
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.definitions import read_definitions
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
-from snapshot_assets.databases.postgresql.object_names import described
+from snapshot_assets.databases.postgresql.object_names import OBJECTS
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import TableName
@@ -116,15 +115,13 @@ ORDER BY 1, 2, 3, 5
 
 _OWNERS = """
 WITH node (class, oid) AS (VALUES {nodes})
-SELECT v.class::int8 AS class, v.oid::int8 AS oid, d.refobjid::int8 AS extension,
+SELECT v.class::int8 AS class, v.oid::int8 AS oid, d.refclassid::int8 AS owner_class, d.refobjid::int8 AS owner,
     CASE WHEN v.class = 'pg_type'::regclass THEN (SELECT
         CASE WHEN t.typcategory = 'A' AND t.typelem <> 0 THEN 'array' WHEN t.typtype = 'b' THEN 'base' ELSE 'other' END
         FROM pg_type t WHERE t.oid = v.oid) END AS type
 FROM node v LEFT JOIN pg_depend d ON d.classid = v.class AND d.objid = v.oid AND d.deptype = 'e'
     AND d.refclassid = 'pg_extension'::regclass
 """
-
-_EXTENSION_CATALOG = "SELECT 'pg_extension'::regclass::int8 AS oid"
 
 _ROW_TYPES = """
 SELECT n.nspname::text AS schema, c.relname::text AS name,
@@ -137,7 +134,6 @@ WHERE c.relkind <> 'v' AND c.relkind <> 'm' AND (n.nspname, c.relname) IN ({name
 """
 
 
-@dataclass
 class _Graph:
     """Objects and what each needs.
 
@@ -147,37 +143,26 @@ class _Graph:
         types: `array`, `base` or `other`, for types.
     """
 
-    needs: dict[Node, list[Node]] = field(default_factory=dict)
-    extensions: dict[Node, int] = field(default_factory=dict)
-    types: dict[Node, str] = field(default_factory=dict)
-    extension_catalog: int = 0
-
-    @classmethod
-    def read(cls, session: PostgresqlSession, roots: Iterable[Node]) -> _Graph:
-        graph, [row] = cls(), session.rows(_EXTENSION_CATALOG, "reading dependencies")
-        graph.extension_catalog = row["oid"]
+    def __init__(self, session: PostgresqlSession, roots: Iterable[Node]) -> None:
+        self.needs: dict[Node, list[Node]] = {}
+        self.extensions: dict[Node, Node] = {}
+        self.types: dict[Node, str] = {}
         new = set(roots)
         while new:
             nodes = ", ".join(f"({class_}::oid, {oid}::oid)" for class_, oid in sorted(new))
             for row in session.rows(_OWNERS.format(nodes=nodes), "reading dependencies"):
-                graph._own((row["class"], row["oid"]), row)
-            for node in new:
-                graph.needs[node] = []
+                node = (row["class"], row["oid"])
+                if row["owner"] is not None:
+                    self.extensions[node] = (row["owner_class"], row["owner"])
+                if row["type"] is not None:
+                    self.types[node] = row["type"]
+            self.needs |= {node: [] for node in new}
             for row in session.rows(_FURTHER.format(nodes=nodes), "reading dependencies"):
-                graph._link((row["class"], row["oid"]), (row["needed_class"], row["needed_oid"]))
-            new = {needed for node in new for needed in graph.needs[node]} - set(graph.needs)
-        return graph
-
-    def _own(self, node: Node, row: Mapping[str, Any]) -> None:
-        if row["extension"] is not None:
-            self.extensions[node] = row["extension"]
-        if row["type"] is not None:
-            self.types[node] = row["type"]
-
-    def _link(self, node: Node, needed: Node) -> None:
-        # An extension brings what it needs, and the statement of a base type creates its functions.
-        if node not in self.extensions and self.types.get(node) != "base":
-            self.needs[node].append(needed)
+                node = (row["class"], row["oid"])
+                # An extension brings what it needs, and the statement of a base type creates its functions.
+                if node not in self.extensions and self.types.get(node) != "base":
+                    self.needs[node].append((row["needed_class"], row["needed_oid"]))
+            new = {needed for node in new for needed in self.needs[node]} - set(self.needs)
 
     def direct(self, node: Node) -> Iterator[Node]:
         """Yield what a part of a table needs that depends on an object: nothing of extensions, elements of arrays."""
@@ -191,95 +176,85 @@ class _Graph:
         """Yield the objects that must exist before another one: extensions in place of their parts."""
         for needed in self.needs.get(node, ()):
             if needed in self.extensions:
-                yield (self.extension_catalog, self.extensions[needed])
+                yield self.extensions[needed]
             elif self.types.get(needed) == "array":
                 yield from self.indirect(needed)
             else:
                 yield needed
 
 
-@dataclass
 class _Wanted:
-    """What one table needs, each object after those that it needs itself."""
+    """What one table with its partitions needs, each object after those that it needs itself.
 
-    used_by: dict[Node, list[str]] = field(default_factory=dict)
-    text: dict[Node, bool] = field(default_factory=dict)
-    order: list[Node] = field(default_factory=list)
+    Attributes:
+        used_by: The parts of the table that need an object directly.
+        text: Whether SQL text of the table needs an object, directly or through others.
+    """
 
-    def add(self, graph: _Graph, node: Node, text: bool) -> None:
+    def __init__(self, graph: _Graph, oids: Iterable[int], rows: Mapping[int, list[dict[str, Any]]]) -> None:
+        self.used_by: dict[Node, list[str]] = {}
+        self.text: dict[Node, bool] = {}
+        self.order: list[Node] = []
+        self._graph = graph
+        for oid in oids:
+            own: dict[Node, list[str]] = {}
+            for row in rows.get(oid, ()):
+                for node in graph.direct((row["class"], row["oid"])):
+                    self._add(node, row["text"])
+                    own.setdefault(node, []).append(row["used_by"])
+            for node, used_by in own.items():  # partitions repeat what their table has
+                self.used_by.setdefault(node, list(dict.fromkeys(used_by)))
+
+    def _add(self, node: Node, text: bool) -> None:
         if node in self.text and (text or not self.text[node]):
             return
         known = node in self.text
         self.text[node] = text
-        for needed in graph.indirect(node):
-            self.add(graph, needed, text)
+        for needed in self._graph.indirect(node):
+            self._add(needed, text)
         if not known:
             self.order.append(node)
 
+    def documents(
+        self, names: Mapping[Node, tuple[str, str]], sql: Mapping[tuple[str, int], list[str]]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the entries of the table's option `needs`, from the kinds, names and statements of objects."""
+        used_by = {node: list(used) for node, used in self.used_by.items()}
+        named = [node for node in self.order if node in names]
+        for node in named:
+            for needed in dict.fromkeys(self._graph.indirect(node)):
+                used_by.setdefault(needed, []).append(" ".join(names[node]))
+        for node in named:
+            kind, name = names[node]
+            entry: dict[str, Any] = {"kind": kind, "name": name, "for": used_by.get(node, [])}
+            if self.text[node]:
+                entry["text"] = True
+            yield entry | {"sql": sql.get((kind, node[1]), [])}
 
-def read_needs(session: PostgresqlSession, tables: Iterable[SourceRelation]) -> None:
+
+def read_needs(session: PostgresqlSession, tables: Sequence[SourceRelation]) -> None:
     """Read what tables with their partitions need; it becomes their attribute `needs`."""
-    relations = [(table, [table.oid, *(part.oid for part in table.partitions)]) for table in tables]
-    every = [oid for _, oids in relations for oid in oids]
-    rows = session.rows(_DIRECT.format(oids=oid_array(every)), "reading what tables depend on")
-    hidden = {each.oid: each.hidden_parts for table, _ in relations for each in (table, *table.partitions)}
-    rows = [row for row in rows if row["used_by"] not in hidden[row["relation"]]]
+    relations = {each.oid: each for table in tables for each in (table, *table.partitions)}
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for row in session.rows(_DIRECT.format(oids=oid_array(relations)), "reading what tables depend on"):
+        if row["used_by"] not in relations[row["relation"]].hidden_parts:
+            rows.setdefault(row["relation"], []).append(row)
     if not rows:
         return
-    graph = _Graph.read(session, {(row["class"], row["oid"]) for row in rows})
-    direct: dict[int, list[dict[str, Any]]] = {}
-    for row in rows:
-        direct.setdefault(row["relation"], []).append(row)
-    wanted = {table.oid: _wanted(graph, oids, direct) for table, oids in relations}
-    names, sql = _described(session, {node for each in wanted.values() for node in each.order})
-    for table, _ in relations:
-        table.needs = list(_documents(graph, wanted[table.oid], names, sql))
-
-
-def _wanted(graph: _Graph, oids: Iterable[int], direct: Mapping[int, list[dict[str, Any]]]) -> _Wanted:
-    wanted = _Wanted()
-    for oid in oids:
-        own: dict[Node, list[str]] = {}
-        for row in direct.get(oid, ()):
-            for node in graph.direct((row["class"], row["oid"])):
-                wanted.add(graph, node, row["text"])
-                own.setdefault(node, []).append(row["used_by"])
-        for node, used_by in own.items():  # partitions repeat what their table has
-            wanted.used_by.setdefault(node, list(dict.fromkeys(used_by)))
-    return wanted
-
-
-def _described(
-    session: PostgresqlSession, nodes: set[Node]
-) -> tuple[dict[Node, tuple[str, str]], dict[tuple[str, int], list[str]]]:
-    """Return kind and name of objects, and the statements that create them by kind and oid."""
+    graph = _Graph(session, {(row["class"], row["oid"]) for own in rows.values() for row in own})
+    wanted = [(table, _Wanted(graph, [table.oid, *(each.oid for each in table.partitions)], rows)) for table in tables]
+    nodes = {node for _, each in wanted for node in each.order}
     if not nodes:
-        return {}, {}
-    rows = session.rows(described(sorted(nodes)), "naming what tables depend on")
-    names = {(row["class"], row["oid"]): (row["kind"], row["name"]) for row in rows}
-    return names, read_definitions(session, [(kind, node[1]) for node, (kind, _) in names.items()])
-
-
-def _documents(
-    graph: _Graph,
-    wanted: _Wanted,
-    names: Mapping[Node, tuple[str, str]],
-    sql: Mapping[tuple[str, int], list[str]],
-) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a table's option `needs`."""
-    used_by: dict[Node, list[str]] = {node: list(used) for node, used in wanted.used_by.items()}
-    for node in wanted.order:
-        for needed in dict.fromkeys(graph.indirect(node)):
-            if node in names:
-                used_by.setdefault(needed, []).append(" ".join(names[node]))
-    for node in wanted.order:
-        if node not in names:
-            continue
-        kind, name = names[node]
-        entry: dict[str, Any] = {"kind": kind, "name": name, "for": used_by.get(node, [])}
-        if wanted.text[node]:
-            entry["text"] = True
-        yield entry | {"sql": sql.get((kind, node[1]), [])}
+        return
+    query = (
+        f"SELECT o.class::int8 AS class, o.oid::int8 AS oid, o.kind, o.name FROM ({OBJECTS}) o WHERE (o.class, o.oid)"
+        f" IN ({', '.join(f'({class_}::oid, {oid}::oid)' for class_, oid in sorted(nodes))})"
+    )
+    found = session.rows(query, "naming what tables depend on")
+    names = {(row["class"], row["oid"]): (row["kind"], row["name"]) for row in found}
+    sql = read_definitions(session, [(kind, node[1]) for node, (kind, _) in names.items()])
+    for table, each in wanted:
+        table.needs = list(each.documents(names, sql))
 
 
 def with_row_types(session: PostgresqlSession, tables: Sequence[SourceRelation]) -> None:
@@ -295,10 +270,6 @@ def with_row_types(session: PostgresqlSession, tables: Sequence[SourceRelation])
     for table in tables:
         for name in table.used.relations:
             if name in definitions:
-                entry = {
-                    "kind": "type",
-                    "name": name.dotted,
-                    "for": [f"table {table.name.dotted}"],
-                    "sql": definitions[name],
-                }
-                table.needs = [*table.needs, entry]
+                used_by = [f"table {table.name.dotted}"]
+                entry = {"kind": "type", "name": name.dotted, "for": used_by, "sql": definitions[name]}
+                table.needs.append(entry)

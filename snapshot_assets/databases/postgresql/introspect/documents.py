@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from snapshot_assets.databases.postgresql.code.read import Described, schemas_with_code
+from snapshot_assets.databases.postgresql.code.read import schemas_with_code
 from snapshot_assets.databases.postgresql.database_locale import with_database_locale
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.dependencies import with_row_types
-from snapshot_assets.databases.postgresql.introspect.hidden_columns import (
-    broken_views,
-    read_hidden_objects,
-    remove_hidden,
-)
+from snapshot_assets.databases.postgresql.introspect.hidden_columns import broken_views, read_hidden_objects
 from snapshot_assets.databases.postgresql.introspect.options import sequence_comments, table_options, view_options
 from snapshot_assets.databases.postgresql.introspect.relation_parts import read_relation_parts
 from snapshot_assets.databases.postgresql.introspect.relations import (
@@ -30,8 +25,7 @@ from snapshot_assets.databases.postgresql.introspect.sequences import (
     SourceSequence,
     grants,
     read_loose_sequences,
-    recorded_persistence,
-    recorded_restarts,
+    recorded_states,
 )
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS, read_each_type
 from snapshot_assets.databases.postgresql.large_objects import count_large_objects, large_objects_table
@@ -58,8 +52,6 @@ from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.options import Comments, SchemaOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, UserType, View
 
-_SCHEMAS = f"SELECT n.oid::int8 AS oid FROM pg_namespace n WHERE {OWN_SCHEMA}"
-
 _TYPES = f"""
 SELECT t.oid::int8 AS oid
 FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
@@ -67,60 +59,57 @@ WHERE {OWN_SCHEMA} AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT
     SELECT FROM pg_depend d WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype IN ('e', 'i'))
 """
 
+_OIDS = f"""
+WITH RECURSIVE held (relation, "column", type) AS (
+    SELECT a.attrelid, a.attname, a.atttypid FROM pg_attribute a
+    WHERE a.attrelid = ANY ({{oids}}) AND a.attnum > 0 AND NOT a.attisdropped
+    UNION SELECT h.relation, h."column", x.type
+    FROM held h CROSS JOIN LATERAL ({TYPE_PARTS.format(type="h.type")}) x (type)
+)
+SELECT h.relation::int8 AS relation, h."column"::text AS "column" FROM held h
+WHERE h.type = 'pg_catalog.oid'::regtype ORDER BY 1, 2
+"""
 
-@dataclass(frozen=True)
-class LooseObjects:
-    """Types and sequences that no relation uses, and by type the extensions that it needs.
 
-    Attributes:
-        hidden: Types that only columns and tables use which the plan hides; none is carried.
+def _with_loose(
+    schemas: Iterable[Schema],
+    types: Sequence[tuple[UserType, set[TableName], dict[str, str]]],
+    sequences: Sequence[SourceSequence],
+    hidden: Collection[TableName],
+    *,
+    carried: bool,
+) -> list[Schema]:
+    """Return schemas' documents with their types and sequences that no relation uses; hidden types are not carried.
+
+    Without `carried`, all of them are listed as not carried. A type comes with the types and relations, and the
+    extensions that it needs.
     """
-
-    types: list[UserType] = field(default_factory=list)
-    extensions: dict[TableName, dict[str, str]] = field(default_factory=dict)
-    sequences: list[SourceSequence] = field(default_factory=list)
-    hidden: Collection[TableName] = ()
-
-
-def read_loose(session: PostgresqlSession, used: Collection[TableName], hidden: Collection[TableName]) -> LooseObjects:
-    """Return the types and sequences of all schemas that no relation uses.
-
-    Args:
-        session: Where to read.
-        used: Types that relations use.
-        hidden: Types that only what the plan hides uses.
-    """
-    loose = LooseObjects(hidden=hidden)
-    rows = session.rows(_TYPES, "listing types")
-    for kind, extensions in read_each_type(session, [row["oid"] for row in rows]) if rows else ():
-        if kind.table_name not in used:
-            loose.types.append(kind)
-            loose.extensions[kind.table_name] = extensions
-    schemas = [row["oid"] for row in session.rows(_SCHEMAS, "listing schemas")]
-    loose.sequences.extend(read_loose_sequences(session, schemas))
-    return loose
-
-
-def with_loose(schema: Schema, loose: LooseObjects, *, carried: bool) -> Schema:
-    """Return a schema's document with its types and sequences; without `carried`, they are listed as not carried."""
-    types = [kind for kind in loose.types if kind.schema_name == schema.name]
-    sequences = [each for each in loose.sequences if each.document.schema_name == schema.name]
-    left_out = [f"type {kind.table_name.dotted}" for kind in types if not carried or kind.table_name in loose.hidden]
-    types = [kind for kind in types if kind.table_name not in loose.hidden]
-    left_out += [f"sequence {each.document.table_name.dotted}" for each in sequences if not (carried and each.readable)]
-    kept = [each for each in sequences if carried and each.readable]
-    places = {name: place for kind in types for name, place in loose.extensions[kind.table_name].items()}
-    update = {
-        "not_carried": tuple(sorted([*schema.options.get("not_carried", ()), *left_out])),
-        "sequences": tuple(each.document for each in kept),
-        "comments": Comments(sequences=sequence_comments(kept)),
-        "sequence_persistence": recorded_persistence(kept, unlogged=False),
-        "sequence_restarts": recorded_restarts(kept),
-    }
-    if carried:
-        other = {name: place for name, place in places.items() if place != "public"}
-        update |= {"types": tuple(types), "extensions": tuple(sorted(places)), "extension_schemas": other}
-    return schema.model_copy(update={"options": SchemaOptions.of(schema).model_copy(update=update).values()})
+    complete = []
+    for schema in schemas:
+        not_carried, kept = [*schema.options.get("not_carried", ())], []
+        places: dict[str, str] = {}
+        for kind, needed, extensions in types:
+            if kind.schema_name == schema.name and (not carried or kind.table_name in hidden):
+                not_carried.append(f"type {kind.table_name.dotted}")
+            elif kind.schema_name == schema.name:
+                definition = kind.definition | ({"needs": sorted(map(list, needed))} if needed else {})
+                kept.append(kind.model_copy(update={"definition": definition}))
+                places |= extensions
+        own = [each for each in sequences if each.document.schema_name == schema.name]
+        readable = [each for each in own if carried and each.readable]
+        not_carried += [f"sequence {each.document.table_name.dotted}" for each in own if each not in readable]
+        update = {
+            "not_carried": tuple(sorted(not_carried)),
+            "sequences": tuple(each.document for each in readable),
+            "comments": Comments(sequences=sequence_comments(readable)),
+            **recorded_states(readable, unlogged=False),
+        }
+        if carried:
+            other = {name: place for name, place in places.items() if place != "public"}
+            update |= {"types": tuple(kept), "extensions": tuple(sorted(places)), "extension_schemas": other}
+        options = SchemaOptions.of(schema).model_copy(update=update).values()
+        complete.append(schema.model_copy(update={"options": options}))
+    return complete
 
 
 _Part = TypeVar("_Part", bound=documents.Document)
@@ -131,15 +120,13 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     schemas = read_schemas(session)
     relations = read_relations(session)
     refuse_reserved(selection, read_reserved(session, relations), refusals)
-    _check(selection, schemas, relations, refusals)
+    _check(selection, schemas.values(), relations, refusals)
     chosen = [each for each in relations if not each.row["is_partition"] and selects(selection, each.name)]
     tables = [each for each in chosen if not each.is_view or selection.tables]
     views = [each for each in chosen if each.kind in "vm" and not selection.tables]
     tables = _readable(session, tables, selection, refusals)
     try:
-        read_relation_parts(
-            session, relations, tables, views, lambda: remove_hidden(session, selection, tables, refusals)
-        )
+        read_relation_parts(session, selection, relations, tables, views, refusals)
     except DatabaseDeniedError as error:
         refusals.note(error)
         refusals.raise_any()
@@ -148,58 +135,92 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     refuse_revealing_rows(session, selection, relations, tables, refusals)
     broken = broken_views(session, selection, relations, views)
     views = [view for view in views if view.name not in broken]
-    exported = [relation.name for relation in (*tables, *views)]
-    names = selected_schemas(selection, exported, [schema.name for schema in schemas])
-    # The columns of partitions have the types of their table's.
-    every = [*(each for table in tables for each in (table, *table.partitions)), *views]
-    used_types = [kind for relation in every for kind in relation.used.types]
-    used_names = {kind.table_name for kind in used_types}
-    hidden = read_hidden_objects(session, selection, relations, used_names)
-    loose = read_loose(session, used_names, hidden.types)
-    selected = [
-        with_lost(with_loose(schema, loose, carried=not selection.tables), broken)
-        for schema in schemas
-        if schema.name in names
-    ]
     objects: list[Table] = []
     with refusals.noting():
         objects = _large_objects(session, selection, tables, relations)
     missing = [] if objects or not (count := count_large_objects(session)) else [f"large objects ({count:,} of them)"]
-    # What is exported as its rows becomes a table, which its triggers and rules do not suit.
-    as_rows = {table.oid for table in every if table.is_view} - {view.oid for view in views}
-    known = Described(
-        {each.oid: each.name for each in every if each.oid not in as_rows},
-        used_types,
-        {name for each in every for name in each.used.extensions},
-        hidden,
-    )
     exported_tables = [*(_table(table, selection, refusals) for table in tables), *objects]
     return DatabaseSchema(
         database="postgresql",
-        schemas=with_database_locale(session, schemas_with_code(session, selected, schemas, known, missing)),
+        schemas=_schemas(session, selection, schemas, relations, tables, views, broken, missing),
         tables=tuple(sorted(exported_tables, key=lambda table: table.table_name)),
         views=tuple(map(_view, views)),
     )
 
 
-def _large_objects(
+def _schemas(
     session: PostgresqlSession,
     selection: Selection,
-    tables: list[SourceRelation],
-    relations: list[SourceRelation],
+    schemas: Mapping[int, Schema],
+    relations: Iterable[SourceRelation],
+    tables: Sequence[SourceRelation],
+    views: Sequence[SourceRelation],
+    broken: Mapping[TableName, str],
+    missing: Iterable[str],
+) -> tuple[Schema, ...]:
+    """Return the selected schemas with all that is no table or view, and the names of what is not carried."""
+    exported = [relation.name for relation in (*tables, *views)]
+    names = selected_schemas(selection, exported, [schema.name for schema in schemas.values()])
+    # The columns of partitions have the types of their table's.
+    every = [*(each for table in tables for each in (table, *table.partitions)), *views]
+    used_types = [kind for relation in every for kind in relation.used.types]
+    used_names = {kind.table_name for kind in used_types}
+    hidden = read_hidden_objects(session, selection, relations, used_names)
+    oids = {row["oid"] for row in session.rows(_TYPES, "listing types")}
+    types = list(read_each_type(session, oids)) if oids else []
+    selected = _with_loose(
+        [schema for schema in schemas.values() if schema.name in names],
+        [each for each in types if each[0].table_name not in used_names],
+        read_loose_sequences(session, schemas),
+        hidden.types,
+        carried=not selection.tables,
+    )
+    # What is exported as its rows becomes a table, which its triggers and rules do not suit.
+    as_rows = {table.oid for table in every if table.is_view} - {view.oid for view in views}
+    complete = schemas_with_code(
+        session,
+        [with_lost(schema, broken) for schema in selected],
+        {oid: schema.name for oid, schema in schemas.items()},
+        [kind for kind, _, _ in types],
+        {each.oid: each.name for each in every if each.oid not in as_rows},
+        used_types,
+        {name for each in every for name in each.used.extensions},
+        hidden,
+        missing,
+    )
+    return with_database_locale(session, complete)
+
+
+def _large_objects(
+    session: PostgresqlSession, selection: Selection, tables: list[SourceRelation], relations: list[SourceRelation]
 ) -> list[Table]:
-    """Return the table of the large objects, if there are any and they are selected."""
+    """Return the table of the large objects, if they are selected; refuse it if the plan hides a column of oids."""
     everything = not (selection.schemas or selection.tables)
     referring = any(column.type.builtin == "oid" for table in tables for column in table.columns)
     if selection.large_objects is False or not (everything or referring):
         return []
     found = large_objects_table(session)
-    if found is not None:
-        refuse_referred_large_objects(session, selection, relations)
-    return [found] if found else []
+    if found is None:
+        return []
+    by_oid = {each.oid: each for each in relations}
+    undecided = selection.large_objects is None and hides(selection)
+    query = _OIDS.format(oids=oid_array(by_oid))
+    for row in session.rows(query, "reading columns for large objects") if undecided else ():
+        name = root_of(by_oid[row["relation"]]).name
+        if excludes(selection, name) or row["column"] in hidden_of(selection, name).names:
+            raise PlanError(
+                f"The plan hides {column_name(name, row['column'])}, which may hold the oids of large objects, and"
+                " their contents would be exported. Write `large_objects: skip` in the plan (--skip-large-objects), or"
+                " `large_objects: export` to export all of them.",
+                table=table_text(name),
+                column=row["column"],
+            )
+    return [found]
 
 
-def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRelation], refusals: Refusals) -> None:
+def _check(
+    selection: Selection, schemas: Iterable[Schema], relations: list[SourceRelation], refusals: Refusals
+) -> None:
     partitions = {relation.name: relation for relation in relations if relation.row["is_partition"]}
     columned = (*selection.carriers, *selection.exclude_columns, *selection.masks)
     for name in (*selection.tables, *selection.time_columns, *(name for name, _ in columned)):
@@ -212,47 +233,45 @@ def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRe
             )
     columns = {relation.name: relation.row["columns"] for relation in relations if relation.name not in partitions}
     check_selection(selection, [schema.name for schema in schemas], columns, refusals)
-    refuse_excluded_partitions(selection, relations, refusals)
+    for relation in partitions.values():
+        root = root_of(relation)
+        if excludes(selection, relation.name) and selects(selection, root.name):
+            error = PlanError(
+                f"exclude_tables matches {relation.name}, a partition of {root.name}, with which its rows are exported."
+                f" Exclude {root.name} too, or write patterns that do not match its partitions.",
+                table=table_text(relation.name),
+            )
+            refusals.note(error)
 
 
 def _readable(
     session: PostgresqlSession, tables: list[SourceRelation], selection: Selection, refusals: Refusals
 ) -> list[SourceRelation]:
     """Return the tables all of whose rows and exported columns this user may read; notes the others."""
-
-    def is_denied(table: SourceRelation) -> bool:
-        denied = set(table.row["denied_columns"] or ()) - hidden_of(selection, table.name).names
-        return bool(denied) or not table.row["readable"]
-
-    denied = [table for table in tables if is_denied(table)]
-    hidden = [table for table in tables if table.row["rows_hidden"] and not is_denied(table)]
+    readable: list[SourceRelation] = []
+    restricted: list[TableName] = []
+    denied: dict[TableName, list[str]] = {}  # the exported columns, where some are not exported
+    for table in tables:
+        hidden = hidden_of(selection, table.name).names
+        if not table.row["readable"] or set(table.row["denied_columns"] or ()) - hidden:
+            denied[table.name] = [each for each in table.row["columns"] if each not in hidden] if hidden else []
+        elif table.row["rows_hidden"]:
+            restricted.append(table.name)
+        else:
+            readable.append(table)
     if denied:
-        names = ", ".join(str(table.name) for table in denied)
         message = (
-            f"This user may not read {len(denied)} of the selected tables: {names}."
-            f" Leave them out, or grant it: {grants(session, _exported_columns(denied, selection))}"
+            f"This user may not read {len(denied)} of the selected tables: {', '.join(map(str, denied))}."
+            f" Leave them out, or grant it: {grants(session, denied)}"
         )
-        refusals.note(DatabaseDeniedError(message, tables=tuple(table_text(table.name) for table in denied)))
-    if hidden:
-        names = ", ".join(str(table.name) for table in hidden)
+        refusals.note(DatabaseDeniedError(message, tables=tuple(map(table_text, denied))))
+    if restricted:
         message = (
-            f"Row security would hide rows of {names} from this user. Export as a user with BYPASSRLS, or as their"
-            " owner unless their row security is forced, or leave them out."
+            f"Row security would hide rows of {', '.join(map(str, restricted))} from this user. Export as a user with"
+            " BYPASSRLS, or as their owner unless their row security is forced, or leave them out."
         )
-        refusals.note(DatabaseDeniedError(message, tables=tuple(table_text(table.name) for table in hidden)))
-    refused = {table.oid for table in (*denied, *hidden)}
-    return [table for table in tables if table.oid not in refused]
-
-
-def _exported_columns(tables: list[SourceRelation], selection: Selection) -> dict[TableName, list[str]]:
-    """Return the exported columns of the tables of which some are not; none for the others."""
-    hidden = {table.name: hidden_of(selection, table.name).names for table in tables}
-    return {
-        table.name: [column for column in table.row["columns"] if column not in hidden[table.name]]
-        if hidden[table.name]
-        else []
-        for table in tables
-    }
+        refusals.note(DatabaseDeniedError(message, tables=tuple(map(table_text, restricted))))
+    return readable
 
 
 def _table(relation: SourceRelation, selection: Selection, refusals: Refusals) -> Table:
@@ -268,10 +287,14 @@ def _table(relation: SourceRelation, selection: Selection, refusals: Refusals) -
             relation.name, selection.time_columns, timestamps=timestamps, dates=dates, dimension=dimension
         )
         refuse_revealing(relation.name, hidden, time_index, {})
+    exported: list[Column] = []
+    for column in columns:
+        with refusals.noting():
+            exported.append(_column(relation, column, selection))
     return Table(
         schema_name=relation.name.schema,
         name=relation.name.table,
-        columns=tuple(_columns(relation, selection, refusals)),
+        columns=tuple(exported),
         time_index=time_index,
         primary_key=primary_keys[0] if primary_keys else None,
         unique=_parts(documents.UniqueConstraint, constraints, "u"),
@@ -305,12 +328,6 @@ def _view(relation: SourceRelation) -> View:
     )
 
 
-def _columns(relation: SourceRelation, selection: Selection, refusals: Refusals) -> Iterator[Column]:
-    for column in relation.columns:
-        with refusals.noting():
-            yield _column(relation, column, selection)
-
-
 def _column(relation: SourceRelation, column: SourceColumn, selection: Selection) -> Column:
     override = selection.carriers.get((relation.name, column.name))
     arrow_type, carrier = carried(column.type, override, column_text(ColumnPath(relation.name, column.name)))
@@ -329,56 +346,3 @@ def _column(relation: SourceRelation, column: SourceColumn, selection: Selection
         collation=row["collation"],
         comment=row["comment"],
     )
-
-
-_OIDS = f"""
-WITH RECURSIVE held (relation, "column", type) AS (
-    SELECT a.attrelid, a.attname, a.atttypid FROM pg_attribute a
-    WHERE a.attrelid = ANY ({{oids}}) AND a.attnum > 0 AND NOT a.attisdropped
-    UNION SELECT h.relation, h."column", x.type
-    FROM held h CROSS JOIN LATERAL ({TYPE_PARTS.format(type="h.type")}) x (type)
-)
-SELECT h.relation::int8 AS relation, h."column"::text AS "column" FROM held h
-WHERE h.type = 'pg_catalog.oid'::regtype ORDER BY 1, 2
-"""
-
-
-def refuse_excluded_partitions(selection: Selection, relations: Iterable[SourceRelation], refusals: Refusals) -> None:
-    """Note partitions that `exclude_tables` matches and that are exported with their table."""
-    for relation in relations:
-        root = root_of(relation)
-        if root is not relation and excludes(selection, relation.name) and selects(selection, root.name):
-            error = PlanError(
-                f"exclude_tables matches {relation.name}, a partition of {root.name}, with which its rows are exported."
-                f" Exclude {root.name} too, or write patterns that do not match its partitions.",
-                table=table_text(relation.name),
-            )
-            refusals.note(error)
-
-
-def refuse_referred_large_objects(
-    session: PostgresqlSession, selection: Selection, relations: Iterable[SourceRelation]
-) -> None:
-    """Refuse to export large objects that a hidden column may refer to, unless the plan asks for them.
-
-    Args:
-        session: Where to read.
-        selection: The plan's selection.
-        relations: Every relation of the database.
-
-    Raises:
-        PlanError: A column for their oids is hidden, or its table excluded.
-    """
-    if selection.large_objects is not None or not hides(selection):
-        return
-    by_oid = {each.oid: each for each in relations}
-    for row in session.rows(_OIDS.format(oids=oid_array(by_oid)), "reading columns for large objects"):
-        name = root_of(by_oid[row["relation"]]).name
-        if excludes(selection, name) or row["column"] in hidden_of(selection, name).names:
-            raise PlanError(
-                f"The plan hides {column_name(name, row['column'])}, which may hold the oids of large objects, and"
-                " their contents would be exported. Write `large_objects: skip` in the plan (--skip-large-objects), or"
-                " `large_objects: export` to export all of them.",
-                table=table_text(name),
-                column=row["column"],
-            )

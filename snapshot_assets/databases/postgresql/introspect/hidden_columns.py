@@ -6,7 +6,7 @@ text may show it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +15,16 @@ from snapshot_assets.databases.postgresql.introspect.types_and_extensions import
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.hidden import Hidden, excludes, hidden_of, hides, refuse_revealing
+from snapshot_assets.databases.selection.hidden import Hidden, column_name, excludes, hidden_of, hides, refuse_revealing
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.names import ColumnPath, table_text
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 
 _OF_COLUMN = ("", "default of ", "expression of ")
 _CONSTRAINTS = ("check", "constraint", "foreign key")
+_INDEXES = ("index", "constraint")
+_STATISTICS = ("statistics",)
 
 # What needs a column: its kind, the relation it belongs to, its name, and the column.
 _NEEDS = """
@@ -96,9 +98,9 @@ def remove_hidden(
     for oid, relation in relations.items():
         with refusals.noting():
             _check_inherited(relation, hidden[oid], selection)
-            refuse_revealing(
-                relation.name, hidden[oid], None, needs[oid].generated | _own_generated(relation, hidden[oid])
-            )
+            own = {column.name for column in relation.columns if column.row["generated_kind"]}
+            masked: dict[str, Sequence[str]] = dict.fromkeys(own & hidden[oid].masks.keys(), ())
+            refuse_revealing(relation.name, hidden[oid], None, needs[oid].generated | masked)
     for oid, relation in relations.items():
         _remove(relation, hidden[oid], needs[oid])
 
@@ -111,7 +113,7 @@ def _note(
         return
     if row["kind"] == "partition key":
         name = relations[row["oid"]].name
-        text = f"Column {_text(name, column)} is in the partition key, which decides where rows go."
+        text = f"Column {column_name(name, column)} is in the partition key, which decides where rows go."
         raise PlanError(f"{text} Export it unchanged, or leave the table out.", table=table_text(name), column=column)
     if row["kind"] == "view" or row["relation"] not in relations:  # of no table, or of one that is not exported
         return
@@ -140,8 +142,8 @@ def _check_inherited(relation: SourceRelation, hidden: Hidden, selection: Select
             this, other = (relation, parent) if column in hidden.excluded else (parent, relation)
             what, field_name = ("masked", "mask") if column in unmasked else ("excluded", "exclude_columns")
             raise PlanError(
-                f"Column {_text(this.name, column)} is {what}, and {other.name} shares it by inheritance: name"
-                f" {_text(other.name, column)} under {field_name} too.",
+                f"Column {column_name(this.name, column)} is {what}, and {other.name} shares it by inheritance: name"
+                f" {column_name(other.name, column)} under {field_name} too.",
                 table=table_text(this.name),
                 column=column,
             )
@@ -156,47 +158,30 @@ def _remove(relation: SourceRelation, hidden: Hidden, needs: _Needs) -> None:
             if column.row["default"] is not None:  # it may be a value of the source
                 lost.append(f"default of column {identifier(column.name)} (the plan masks it)")
             column.row.update(not_null=False, identity=None, default=None)
+
+    def stays(row: dict[str, Any], kind: str, restricts: bool) -> bool:
+        """Return whether an object needs no hidden column; if it restricts or quotes values, also no masked one."""
+        key = (kind, row["name"])
+        why = needs.excluded.get(key) or (needs.masked.get(key) if restricts else None)
+        if why is not None and row.get("kind") != "n":
+            lost.append(f"{kind} {identifier(row['name'])} ({why})")
+        return why is None
+
     relation.sequences = [each for each in relation.sequences if each.document.column not in hidden.names]
-    constraints = list(_kept(relation.constraints, "constraint", needs, lost, lambda row: row["kind"] in _UNIQUE))
+    constraints = [row for row in relation.constraints if stays(row, "constraint", row["kind"] in _UNIQUE)]
     relation.constraints = [row for row in constraints if row["kind"] != "n" or not hidden.names & set(row["columns"])]
-    relation.indexes = list(
-        _kept(relation.indexes, "index", needs, lost, lambda row: row["unique"] or row["constants"])
-    )
-    relation.statistics = list(_kept(relation.statistics, "statistics", needs, lost, lambda row: row["constants"]))
+    relation.indexes = [row for row in relation.indexes if stays(row, "index", row["unique"] or row["constants"])]
+    relation.statistics = [row for row in relation.statistics if stays(row, "statistics", row["constants"])]
     relation.not_carried = [*relation.not_carried, *lost]
     relation.hidden_parts = before - _parts(relation)
 
 
 def _parts(relation: SourceRelation) -> set[str]:
     """Return the parts of a relation, as `needs` names them."""
-    name = relation.name
-    parts = {f"{what}column {name.dotted}.{each.name}" for each in relation.columns for what in _OF_COLUMN}
-    constraints = (f"{kind} {row['name']} of {name.dotted}" for kind in _CONSTRAINTS for row in relation.constraints)
-    indexes = (f"{kind} {row['name']} of {name.dotted}" for kind in ("index", "constraint") for row in relation.indexes)
-    statistics = (f"statistics {row['name']} of {name.dotted}" for row in relation.statistics)
-    return {*parts, *constraints, *indexes, *statistics}
-
-
-def _own_generated(relation: SourceRelation, hidden: Hidden) -> dict[str, Sequence[str]]:
-    masked = {column.name for column in relation.columns if column.row["generated_kind"]} & hidden.masks.keys()
-    return dict.fromkeys(masked, ())
-
-
-def _kept(
-    rows: Iterable[dict[str, Any]],
-    kind: str,
-    needs: _Needs,
-    lost: list[str],
-    restricts: Callable[[dict[str, Any]], bool],
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of objects that need no hidden column; one that restricts or quotes values, no masked one."""
-    for row in rows:
-        key = (kind, row["name"])
-        why = needs.excluded.get(key) or (needs.masked.get(key) if restricts(row) else None)
-        if why is None:
-            yield row
-        elif row.get("kind") != "n":
-            lost.append(f"{kind} {identifier(row['name'])} ({why})")
+    name = relation.name.dotted
+    parts = {f"{what}column {name}.{each.name}" for each in relation.columns for what in _OF_COLUMN}
+    rows = [(_CONSTRAINTS, relation.constraints), (_INDEXES, relation.indexes), (_STATISTICS, relation.statistics)]
+    return parts | {f"{kind} {row['name']} of {name}" for kinds, own in rows for kind in kinds for row in own}
 
 
 def broken_views(
@@ -208,8 +193,14 @@ def broken_views(
     """Return the views that read excluded columns or tables, directly or through others, and why each is left out."""
     by_name = {relation.name: relation for relation in relations}
     gone: dict[TableName, str] = {}
-    for row in _column_readers(session, selection, by_name):
-        gone.setdefault(row[0], row[1])
+    excluded = {(by_name[table].oid, column): table for table, column in selection.exclude_columns if table in by_name}
+    names = {relation.oid: relation.name for relation in by_name.values()}
+    query = _NEEDS.format(oids=oid_array({oid for oid, _ in excluded}))
+    for row in session.rows(query, "reading what needs columns") if excluded else ():
+        table = excluded.get((row["oid"], row["column"]))
+        if row["kind"] == "view" and table is not None and row["relation"] in names:
+            why = f"column {identifier(row['column'])} of {table.dotted} is not exported"
+            gone.setdefault(names[row["relation"]], why)
     reads = {view.name: view.query["depends_on"] for view in views}
     changed = True
     while changed:
@@ -219,24 +210,6 @@ def broken_views(
             if name not in gone and read is not None:
                 gone[name], changed = f"it reads {read}, which is not exported", True
     return {name: gone[name] for name in reads if name in gone}
-
-
-def _column_readers(
-    session: PostgresqlSession, selection: Selection, by_name: dict[TableName, SourceRelation]
-) -> Iterator[tuple[TableName, str]]:
-    excluded = {(by_name[table].oid, column): table for table, column in selection.exclude_columns if table in by_name}
-    if not excluded:
-        return
-    names = {relation.oid: relation.name for relation in by_name.values()}
-    oids = oid_array({oid for oid, _ in excluded})
-    for row in session.rows(_NEEDS.format(oids=oids), "reading what needs columns"):
-        table = excluded.get((row["oid"], row["column"]))
-        if row["kind"] == "view" and table is not None and row["relation"] in names:
-            yield names[row["relation"]], f"column {identifier(row['column'])} of {table.dotted} is not exported"
-
-
-def _text(name: TableName, column: str) -> str:
-    return str(ColumnPath(name, column))
 
 
 _COLUMNS = """
@@ -320,14 +293,13 @@ def read_hidden_objects(
         columns["excluded"] += [f"({relation.oid}, {literal(each)})" for each in hidden.excluded]
         columns["masked"] += [f"({relation.oid}, {literal(each)})" for each in hidden.masks]
     names = [f"({literal(name.schema)}, {literal(name.table)})" for name in used]
-    none = "(NULL, NULL)"
     excluding = _GONE.format(
         relations=oid_array(excluded),
-        columns=", ".join(columns["excluded"]) or none,
+        columns=", ".join(columns["excluded"]) or "(NULL, NULL)",
         used=", ".join(names) or "('', '')",
     )
-    masking = _OF_MASKED.format(relations=oid_array([]), columns=", ".join(columns["masked"]) or none)
+    masking = _OF_MASKED.format(relations=oid_array([]), columns=", ".join(columns["masked"]) or "(NULL, NULL)")
     rows = session.rows(excluding, "reading what needs hidden columns")
     found = [*rows, *session.rows(masking, "reading what needs masked columns")]
-    types = {TableName(row["schema"], row["type"]) for row in rows if row["type"] is not None}
-    return HiddenObjects(frozenset((row["class"], row["oid"]) for row in found), frozenset(types))
+    types = frozenset(TableName(row["schema"], row["type"]) for row in rows if row["type"] is not None)
+    return HiddenObjects(frozenset((row["class"], row["oid"]) for row in found), types)

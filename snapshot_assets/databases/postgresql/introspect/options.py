@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.relations import KINDS, SourceRelation
 from snapshot_assets.databases.postgresql.introspect.sequences import (
     SourceSequence,
     recorded_identity_sequences,
-    recorded_persistence,
-    recorded_restarts,
+    recorded_states,
 )
 from snapshot_assets.format.options import (
     ColumnOptions,
@@ -65,6 +64,7 @@ def _partition_options(relation: SourceRelation, table: SourceRelation) -> Parti
     own_default = {name for name, row in own.items() if row["default"] != inherited[name]["default"]}
     generated = {name for name, row in own.items() if row["generated_kind"] is not None}
     defaults = {name: row["default"] for name, row in own.items() if name not in generated}
+    own_identities = {each.document.column for each in relation.sequences if each.internal}
     sequences = [each for each in relation.sequences if each.document.owned or each.document.column in own_default]
     return PartitionOptions(
         schema_name=relation.name.schema,
@@ -79,10 +79,13 @@ def _partition_options(relation: SourceRelation, table: SourceRelation) -> Parti
         defaults={name: default for name, default in defaults.items() if default is not None},
         generated={name: own[name]["default"] for name in own if name in generated & own_default},
         not_null=[name for name, row in own.items() if row["not_null"] and not inherited[name]["not_null"]],
-        identities=_own_identities(relation),
+        # PostgreSQL 16 allowed identities with a sequence of the partition's own.
+        identities={name: own[name]["identity"] for name in own if name in own_identities},
         identity_sequences=recorded_identity_sequences(sequences),
-        constraints=_parts(row for row in relation.constraints if row["kind"] in "puxf" or _is_check(row, local=True)),
-        inherited_checks=_parts(row for row in relation.constraints if _is_check(row, local=False)),
+        constraints=_parts(
+            row for row in relation.constraints if row["kind"] in "puxf" or (row["kind"] == "c" and row["local"])
+        ),
+        inherited_checks=_parts(row for row in relation.constraints if row["kind"] == "c" and not row["local"]),
         indexes=_parts(relation.indexes),
         sequences=[each.document for each in sequences],
         comment=relation.row["comment"],
@@ -93,7 +96,7 @@ def _shared_options(relation: SourceRelation, **comments: dict[str, str]) -> dic
     """Return the options that tables, partitions and views have in common."""
     with_index = (*relation.constraints, *relation.indexes)
     return {
-        **_given(relation.row, _STORAGE),
+        **{name: relation.row[name] for name in _STORAGE if relation.row[name] is not None},
         "columns": _column_options(relation),
         "statistics": [row["definition"] for row in relation.statistics],
         "statistics_targets": {row["name"]: row["target"] for row in relation.statistics if row["target"] is not None},
@@ -111,7 +114,7 @@ def _shared_options(relation: SourceRelation, **comments: dict[str, str]) -> dic
     }
 
 
-def _table_properties(relation: SourceRelation, sequences: Iterable[SourceSequence]) -> dict[str, Any]:
+def _table_properties(relation: SourceRelation, sequences: Collection[SourceSequence]) -> dict[str, Any]:
     """Return the options that only tables and partitions have."""
     unlogged = relation.row["persistence"] == "unlogged"
     return {
@@ -121,8 +124,7 @@ def _table_properties(relation: SourceRelation, sequences: Iterable[SourceSequen
         "constraint_storage": {
             row["name"]: row["storage_parameters"] for row in relation.constraints if row["storage_parameters"]
         },
-        "sequence_persistence": recorded_persistence(sequences, unlogged=unlogged),
-        "sequence_restarts": recorded_restarts(sequences),
+        **recorded_states(sequences, unlogged=unlogged),
     }
 
 
@@ -140,7 +142,7 @@ def _column_options(relation: SourceRelation) -> dict[str, ColumnOptions]:
         row = not_null.get(column.name)
         usual_name = f"{relation.name.table}_{column.name}_not_null"
         found = ColumnOptions(
-            **_given(column.row, ColumnSettings.model_fields),
+            **{name: column.row[name] for name in ColumnSettings.model_fields if column.row[name] is not None},
             inherited=column.row["inherited"],
             not_null_name=row["name"] if row and row["name"] != usual_name else None,
             not_null_no_inherit=bool(row and row["no_inherit"]),
@@ -151,10 +153,6 @@ def _column_options(relation: SourceRelation) -> dict[str, ColumnOptions]:
         if found.values():
             options[column.name] = found
     return options
-
-
-def _given(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: row[name] for name in names if row[name] is not None}
 
 
 def _parts(rows: Iterable[dict[str, Any]]) -> list[PartitionPart]:
@@ -169,16 +167,6 @@ def _comments(rows: Iterable[dict[str, Any]], of: str = "comment") -> dict[str, 
 def sequence_comments(sequences: Iterable[SourceSequence]) -> dict[str, str]:
     """Return the comments of sequences by their full names."""
     return {each.document.table_name.dotted: each.comment for each in sequences if each.comment is not None}
-
-
-def _own_identities(part: SourceRelation) -> dict[str, str]:
-    """Return the identity of the columns of a partition that have their own sequence, as PostgreSQL 16 allowed."""
-    own = {each.document.column for each in part.sequences if each.internal}
-    return {column.name: column.row["identity"] for column in part.columns if column.name in own}
-
-
-def _is_check(row: dict[str, Any], *, local: bool) -> bool:
-    return row["kind"] == "c" and row["local"] is local
 
 
 def _flagged(relation: SourceRelation, flag: str) -> str | None:

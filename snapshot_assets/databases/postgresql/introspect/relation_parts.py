@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import read_columns
 from snapshot_assets.databases.postgresql.introspect.dependencies import read_needs
+from snapshot_assets.databases.postgresql.introspect.hidden_columns import remove_hidden
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.sequences import read_sequences
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.format.relations import TableName
 
 _CONSTRAINTS = """
@@ -113,19 +116,21 @@ WHERE d.dimension_number = 1 AND d.time_interval IS NOT NULL
 
 def read_relation_parts(
     session: PostgresqlSession,
+    selection: Selection,
     relations: list[SourceRelation],
     tables: list[SourceRelation],
     views: list[SourceRelation],
-    hide: Callable[[], None],
+    refusals: Refusals,
 ) -> None:
     """Read all that belongs to tables, their partitions, and views; it becomes their attributes.
 
     Args:
         session: Where to read.
+        selection: The plan's selection.
         relations: Every relation of the database.
         tables: Those that are exported as tables.
         views: Those that are exported as views.
-        hide: Removes the columns that the plan hides, before the types of the others are read.
+        refusals: Collects columns that cannot be hidden.
     """
     with_rows = {each.oid: each for table in tables for each in (table, *table.partitions)}
     every = with_rows | {view.oid: view for view in views}
@@ -144,13 +149,20 @@ def read_relation_parts(
     names = {relation.oid: relation.name for relation in relations}
     for relation, row in _read(session, _VIEWS, {view.oid: view for view in views}, "reading views"):
         relation.query = row | {"depends_on": sorted(names[oid] for oid in row["depends_on"] if oid in names)}
-    hide()
-    for oid, used in read_types(session, {oid: _types(relation) for oid, relation in every.items()}).items():
+    remove_hidden(session, selection, tables, refusals)
+    types: dict[int, set[int]] = {}
+    for oid, relation in every.items():
+        types[oid] = {column.row["type_oid"] for column in relation.columns} | set(relation.query.get("types", ()))
+        types[oid] |= {relation.row["of_type_oid"]} - {0}
+    for oid, used in read_types(session, types).items():
         every[oid].used = used
     read_needs(session, tables)
-    dimensions = _time_dimensions(session)
-    for table in tables:
-        table.dimension = dimensions.get(table.name)
+    timescaledb = "SELECT 1 AS one FROM pg_extension e WHERE e.extname = 'timescaledb'"
+    if session.rows(timescaledb, "listing extensions"):
+        rows = session.rows(_DIMENSIONS, "reading TimescaleDB's dimensions")
+        dimensions = {TableName(row["schema"], row["name"]): row["column"] for row in rows}
+        for table in tables:
+            table.dimension = dimensions.get(table.name)
 
 
 def _read(
@@ -158,20 +170,3 @@ def _read(
 ) -> Iterator[tuple[SourceRelation, dict[str, Any]]]:
     for row in session.rows(query.format(oids=oid_array(relations)), doing):
         yield relations[row["relation"]], row
-
-
-def _types(relation: SourceRelation) -> set[int]:
-    """Return the oids of the types that a relation uses directly."""
-    used = {column.row["type_oid"] for column in relation.columns} | set(relation.query.get("types", ()))
-    return used | ({relation.row["of_type_oid"]} - {0})
-
-
-def _time_dimensions(session: PostgresqlSession) -> dict[TableName, str]:
-    """Return the time dimension of every TimescaleDB hypertable that a date or timestamp partitions."""
-    installed = session.rows(
-        "SELECT 1 AS one FROM pg_extension e WHERE e.extname = 'timescaledb'", "listing extensions"
-    )
-    if not installed:
-        return {}
-    rows = session.rows(_DIMENSIONS, "reading TimescaleDB's dimensions")
-    return {TableName(row["schema"], row["name"]): row["column"] for row in rows}

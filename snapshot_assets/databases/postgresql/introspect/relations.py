@@ -184,8 +184,8 @@ def read_reserved(session: PostgresqlSession, relations: Iterable[SourceRelation
     return named | {TableName(LEDGER_SCHEMA, row["name"]): row["columns"] for row in rows}
 
 
-def read_schemas(session: PostgresqlSession) -> list[Schema]:
-    """Return every schema of the user, with the objects in it that a snapshot does not carry."""
+def read_schemas(session: PostgresqlSession) -> dict[int, Schema]:
+    """Return every schema of the user by oid, sorted by name, with the objects in it that a snapshot does not carry."""
     rows = session.rows(_SCHEMAS, "listing schemas")
     not_carried: dict[int, list[str]] = {}
     query = f"""
@@ -195,20 +195,16 @@ def read_schemas(session: PostgresqlSession) -> list[Schema]:
         ORDER BY o.object"""
     for row in session.rows(query, "listing what a snapshot does not carry"):
         not_carried.setdefault(row["schema"], []).append(row["object"])
-    return [
-        Schema(
+    return {
+        row["oid"]: Schema(
             name=row["name"],
             comment=row["comment"],
             options={
                 "not_carried": not_carried.get(row["oid"], []),
-                "uncommented": _is_uncommented(row),
+                # Someone removed the comment that a new database has.
+                "uncommented": row["name"] == "public" and row["comment"] is None,
                 **({"of_extension": row["of_extension"]} if row["of_extension"] else {}),
             },
         )
         for row in rows
-    ]
-
-
-def _is_uncommented(row: dict[str, Any]) -> bool:
-    """Return whether someone removed the comment that a new database has for a schema."""
-    return row["name"] == "public" and row["comment"] is None
+    }

@@ -6,7 +6,7 @@ whole rows, which are no columns there, and objects of the system, which `pg_dep
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, root_of
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS
@@ -22,6 +22,7 @@ from snapshot_assets.databases.selection.hidden import (
     revealing_row_type_error,
     revealing_view_error,
 )
+from snapshot_assets.format.relations import TableName
 
 # What each view reads, directly, through other views, and through the tables that inherit from what it reads.
 _READ = """
@@ -74,57 +75,11 @@ FROM held h JOIN pg_type t ON t.oid = h.type JOIN pg_class c ON c.oid = t.typrel
 """
 
 
-def revealing_views(
-    session: PostgresqlSession, selection: Selection, relations: Iterable[SourceRelation], views: Collection[int]
-) -> dict[int, str]:
-    """Return the views that may show hidden values, with the reason of each.
-
-    Args:
-        session: Where to read.
-        selection: The plan's selection.
-        relations: Every relation of the database.
-        views: Oids of the views.
-    """
-    if not views or not hides(selection):
-        return {}
-    by_oid = {each.oid: each for each in relations}
-    whole: set[int] = set()
-    read: dict[int, set[int]] = {oid: set() for oid in views}
-    found: dict[int, str] = {}
-    for row in session.rows(_USED.format(oids=oid_array(views)), "reading what views show"):
-        view, oid = row["view"], row["oid"]
-        if row["doubt"] is not None:
-            if row["doubt"] == _WHOLE:
-                whole.add(view)
-            else:
-                found.setdefault(view, row["doubt"])
-        elif oid in by_oid:
-            read[view].add(oid)
-            why = _why(selection, by_oid[oid], row["column"])
-            if why is not None:
-                found[view] = why
-    for view in whole - set(found):
-        reasons = sorted(why for oid in read[view] if (why := hides_of(selection, root_of(by_oid[oid]).name)))
-        if reasons:
-            found[view] = f"{_WHOLE}, and {reasons[0]}"
-    return found
-
-
-def _why(selection: Selection, relation: SourceRelation, column: str | None) -> str | None:
-    """Return why a view that reads a relation, or a column of it, may show something hidden."""
-    root = root_of(relation)
-    if excludes(selection, root.name):
-        return f"it reads {root.name}, which the plan excludes"
-    if column is not None and column in hidden_of(selection, root.name).names:
-        return f"it uses {column_name(root.name, column)}, which the plan hides"
-    return None
-
-
 def refuse_revealing_rows(
     session: PostgresqlSession,
     selection: Selection,
     relations: Iterable[SourceRelation],
-    tables: Iterable[SourceRelation],
+    tables: Sequence[SourceRelation],
     refusals: Refusals,
 ) -> None:
     """Note exported columns that may hold hidden values: those of views, and those of row types.
@@ -139,11 +94,12 @@ def refuse_revealing_rows(
     if not hides(selection):
         return
     by_oid = {each.oid: each for each in relations}
-    tables = list(tables)
-    held = _held_rows(session, {column.row["type_oid"] for table in tables for column in table.columns})
+    held: dict[int, set[int]] = {column.row["type_oid"]: set() for table in tables for column in table.columns}
+    for row in session.rows(_HELD.format(oids=oid_array(held)), "reading row types"):
+        held[row["type"]].add(row["relation"])
     rows = {oid for oids in held.values() for oid in oids if oid in by_oid}
     views = {oid for oid in rows | {table.oid for table in tables} if by_oid[oid].kind in "vm"}
-    revealing = revealing_views(session, selection, relations, views)
+    revealing = _revealing(session, selection, by_oid, views) if views else {}
     for table in tables:
         undecided = [each for each in table.columns if each.name not in hidden_of(selection, table.name).masks]
         if table.oid in revealing and undecided:
@@ -156,9 +112,28 @@ def refuse_revealing_rows(
                     refusals.note(revealing_row_type_error(table.name, column.name, root.name, why))
 
 
-def _held_rows(session: PostgresqlSession, types: Iterable[int]) -> dict[int, set[int]]:
-    """Return, by type, the relations whose row types it is or contains."""
-    held: dict[int, set[int]] = {oid: set() for oid in types}
-    for row in session.rows(_HELD.format(oids=oid_array(held)), "reading row types"):
-        held[row["type"]].add(row["relation"])
-    return held
+def _revealing(
+    session: PostgresqlSession, selection: Selection, relations: Mapping[int, SourceRelation], views: Iterable[int]
+) -> dict[int, str]:
+    """Return the views that may show hidden values, with the reason of each; all by oid."""
+    whole: set[int] = set()
+    read: dict[int, set[TableName]] = {oid: set() for oid in views}
+    found: dict[int, str] = {}
+    for row in session.rows(_USED.format(oids=oid_array(read)), "reading what views show"):
+        view, column, relation = row["view"], row["column"], relations.get(row["oid"])
+        if row["doubt"] == _WHOLE:
+            whole.add(view)
+        elif row["doubt"] is not None:
+            found.setdefault(view, row["doubt"])
+        elif relation is not None:
+            name = root_of(relation).name
+            read[view].add(name)
+            if excludes(selection, name):
+                found[view] = f"it reads {name}, which the plan excludes"
+            elif column is not None and column in hidden_of(selection, name).names:
+                found[view] = f"it uses {column_name(name, column)}, which the plan hides"
+    for view in whole - set(found):
+        reasons = sorted(why for name in read[view] if (why := hides_of(selection, name)))
+        if reasons:
+            found[view] = f"{_WHOLE}, and {reasons[0]}"
+    return found

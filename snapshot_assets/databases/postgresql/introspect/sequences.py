@@ -144,52 +144,40 @@ def recorded_identity_sequences(sequences: Iterable[SourceSequence]) -> dict[str
     }
 
 
-def recorded_persistence(sequences: Iterable[SourceSequence], *, unlogged: bool) -> dict[str, str]:
-    """Return `logged` or `unlogged` by sequence, where that differs from what is usual.
+def recorded_states(sequences: Collection[SourceSequence], *, unlogged: bool) -> dict[str, dict[str, Any]]:
+    """Return options: sequences that are `logged` or `unlogged` unlike usual, and the next values of restarted ones.
 
     Args:
         sequences: Sequences that one relation uses.
         unlogged: Whether the relation is unlogged, and so are usually the sequences that it owns.
     """
     return {
-        each.document.table_name.dotted: "unlogged" if each.unlogged else "logged"
-        for each in sequences
-        if each.unlogged != (unlogged and each.document.owned)
+        "sequence_persistence": {
+            each.document.table_name.dotted: "unlogged" if each.unlogged else "logged"
+            for each in sequences
+            if each.unlogged != (unlogged and each.document.owned)
+        },
+        "sequence_restarts": {
+            each.document.table_name.dotted: each.next for each in sequences if each.next is not None
+        },
     }
 
 
-def recorded_restarts(sequences: Iterable[SourceSequence]) -> dict[str, int]:
-    """Return the next value by sequence, of those that were restarted at their first possible one."""
-    return {each.document.table_name.dotted: each.next for each in sequences if each.next is not None}
-
-
 def _with_values(session: PostgresqlSession, rows: list[dict[str, Any]]) -> list[SourceSequence]:
+    """Return sequences with their last value: after a RESTART, the value before the next one."""
     names = sorted({TableName(row["schema"], row["name"]) for row in rows if row["readable"]})
-    values = _last_values(session, names)
+    parts = (f"SELECT {n} AS number, last_value, is_called FROM {qualified(name)}" for n, name in enumerate(names))
+    read = session.rows(" UNION ALL ".join(parts), "reading where sequences stand") if names else []
+    stands = {names[row["number"]]: (row["last_value"], row["is_called"]) for row in read}
     sequences = []
     for row in rows:
         other = {name: row.pop(name) for name in ("comment", "unlogged", "internal", "readable") if name in row}
-        stands = values.get(TableName(row["schema"], row["name"]))
-        document = Sequence(**row, last_value=_last_value(row, *stands) if stands else None)
-        restarted = stands and document.last_value is None and stands[0] != document.start
-        sequences.append(SourceSequence(document, next=stands[0] if stands and restarted else None, **other))
+        value, called = stands.get(TableName(row["schema"], row["name"]), (None, False))
+        last, following = value, None
+        if value is not None and not called:
+            before = value - row["increment"]
+            restarted = value != row["start"]
+            last = before if restarted and row["minimum"] <= before <= row["maximum"] else None
+            following = value if restarted and last is None else None
+        sequences.append(SourceSequence(Sequence(**row, last_value=last), next=following, **other))
     return sequences
-
-
-def _last_values(session: PostgresqlSession, names: list[TableName]) -> dict[TableName, tuple[int, bool]]:
-    if not names:
-        return {}
-    parts = (
-        f"SELECT {number} AS number, last_value, is_called FROM {qualified(name)}" for number, name in enumerate(names)
-    )
-    rows = session.rows(" UNION ALL ".join(parts), "reading where sequences stand")
-    return {names[row["number"]]: (row["last_value"], row["is_called"]) for row in rows}
-
-
-def _last_value(row: dict[str, Any], value: int, called: bool) -> int | None:
-    """Return the last value that the sequence returned; after a RESTART, the value before the next one."""
-    if called:
-        return value
-    before = value - int(row["increment"])
-    restarted = value != row["start"] and row["minimum"] <= before <= row["maximum"]
-    return before if restarted else None

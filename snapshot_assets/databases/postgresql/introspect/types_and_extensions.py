@@ -6,12 +6,11 @@ Types are enums, domains, composites and ranges that columns use, also through a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
-from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.relations import TableName, UserType
 
 TYPE_PARTS = """
@@ -149,34 +148,14 @@ def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -
     return {relation: _used(rows, used, extensions[relation]) for relation, used in roots.items()}
 
 
-def read_own_types(session: PostgresqlSession, schemas: Iterable[str]) -> list[UserType]:
-    """Return every enum, domain, composite type and range of some schemas, sorted by name."""
-    query = f"""
-        SELECT t.oid::int8 AS oid FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
-        LEFT JOIN pg_class c ON c.oid = t.typrelid
-        WHERE n.nspname IN ({", ".join(map(literal, schemas)) or "NULL"})
-            AND (t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c') AND NOT EXISTS (
-                SELECT FROM pg_depend d
-                WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e')"""
-    oids = [row["oid"] for row in session.rows(query, "listing types")]
-    rows = session.rows(_QUERY.format(oids=oid_array(oids)), "reading types") if oids else []
-    own = set(oids)
-    return sorted((_user_type(row) for row in rows if row["oid"] in own), key=lambda kind: kind.table_name)
-
-
-def read_each_type(session: PostgresqlSession, oids: Iterable[int]) -> Iterator[tuple[UserType, dict[str, str]]]:
-    """Yield types, each after those it needs, and the extensions that each needs.
-
-    The definition of each has `needs`, which names the types and relations that must exist before it.
-    """
-    roots = set(oids)
-    rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(roots)), "reading types")}
-    for row in _needed_first(rows, roots):
-        if row["oid"] in roots:
-            needed, extensions = _needs(rows, row["children"])
-            kind = _user_type(row)
-            definition = kind.definition | ({"needs": sorted(map(list, needed))} if needed else {})
-            yield kind.model_copy(update={"definition": definition}), extensions
+def read_each_type(
+    session: PostgresqlSession, oids: Collection[int]
+) -> Iterator[tuple[UserType, set[TableName], dict[str, str]]]:
+    """Yield types, each after those it needs, with the types and relations, and the extensions that it needs."""
+    rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(oids)), "reading types")}
+    for row in _needed_first(rows, oids):
+        if row["oid"] in oids:
+            yield _user_type(row), *_needs(rows, row["children"])
 
 
 def _needs(rows: Mapping[int, dict[str, Any]], oids: Iterable[int]) -> tuple[set[TableName], dict[str, str]]:

@@ -6,8 +6,6 @@ rest are the elements, which the encoder of their own type takes as one array.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +13,7 @@ import pyarrow.compute as pc
 from snapshot_assets.databases.postgresql.wire.numbers import Encoder, binary, fixed, joined, parts
 
 _MOST_DIMENSIONS = 6
+_NO_ARRAY = "A text is not an array in PostgreSQL's own style."
 _NULL = np.frombuffer(b"NULL", np.uint8)
 _SPECIAL = np.zeros(256, bool)
 _SPECIAL[[ord(character) for character in '"{},\\']] = True
@@ -43,32 +42,17 @@ def arrays(texts: pa.Array, element: int, encode: Encoder) -> pa.Array:
 
 def _arrays(texts: pa.Array, element: int, encode: Encoder) -> pa.Array:
     content, bounds = _without_bounds(texts)
-    found = _split(content)
-    values = encode(found.elements)
+    elements, rows, opened = _split(content)
+    values = encode(elements)
     sizes = fixed(pc.fill_null(pc.binary_length(values), -1).to_numpy().astype(">i4"), values)
     sizes = pc.fill_null(sizes, b"\xff\xff\xff\xff")
     records = joined(sizes, pc.fill_null(values, b""))
     offsets, data = parts(records)
-    counts = np.bincount(found.rows, minlength=len(texts))
+    counts = np.bincount(rows, minlength=len(texts))
     ends = np.concatenate([[0], np.cumsum(counts)])
-    has_null = np.bincount(found.rows[~values.is_valid().to_numpy(zero_copy_only=False)], minlength=len(texts)) > 0
-    heads = _heads(element, counts, found.opened, has_null, bounds)
+    has_null = np.bincount(rows[~values.is_valid().to_numpy(zero_copy_only=False)], minlength=len(texts)) > 0
+    heads = _heads(element, counts, opened, has_null, bounds)
     return joined(pc.if_else(texts.is_valid(), heads, None), binary(offsets[ends], data))
-
-
-@dataclass(frozen=True)
-class _Elements:
-    """The elements of all rows.
-
-    Attributes:
-        elements: Their texts.
-        rows: The row of each.
-        opened: For each row, the number of opening braces at each depth.
-    """
-
-    elements: pa.Array
-    rows: np.ndarray
-    opened: np.ndarray
 
 
 def _without_bounds(texts: pa.Array) -> tuple[pa.Array, dict[int, list[int]]]:
@@ -85,7 +69,8 @@ def _without_bounds(texts: pa.Array) -> tuple[pa.Array, dict[int, list[int]]]:
     return pc.replace_with_mask(given, bounded, pa.array(contents)), bounds
 
 
-def _split(texts: pa.Array) -> _Elements:
+def _split(texts: pa.Array) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+    """Return the texts of all elements, the row of each, and for each row its number of opening braces by depth."""
     offsets, data = parts(texts)
     places = np.flatnonzero(_SPECIAL[data])
     kinds = data[places]
@@ -101,23 +86,18 @@ def _split(texts: pa.Array) -> _Elements:
     outer = np.flatnonzero(depth == 0)
     begun = len(outer) == len(texts) and np.diff(offsets).all() and (data[offsets[:-1]] == ord("{")).all()
     if not (begun and (places[outer] == offsets[1:] - 1).all() and closes[outer].all()) or most > _MOST_DIMENSIONS:
-        raise ValueError("A text is not an array in PostgreSQL's own style.")
-    _check_gaps(places, opens, closes)
-    opened = np.bincount(of_row[opens] * most + depth[opens] - 1, minlength=len(texts) * most)
-    # An element lies between two structural characters, of which the first begins it and the second ends it.
-    gaps = ~closes[:-1] & ~opens[1:] & (places[1:] - places[:-1] > 1)
-    starts, ends = places[:-1][gaps] + 1, places[1:][gaps]
-    elements = _elements(data, starts, ends, dropped)
-    return _Elements(elements, of_row[:-1][gaps], opened.reshape(len(texts), most))
-
-
-def _check_gaps(places: np.ndarray, opens: np.ndarray, closes: np.ndarray) -> None:
-    """Refuse an element that is missing, as in `{1,,2}`, and text between a brace and what follows it from outside."""
+        raise ValueError(_NO_ARRAY)
+    # No element is missing, as in `{1,,2}`, and no text stands between a brace and what follows it from outside.
     together = places[1:] - places[:-1] == 1
     empty = opens[:-1] & closes[1:]
     outside = closes[:-1] | opens[1:]
     if ((together & ~outside & ~empty) | (~together & outside)).any():
-        raise ValueError("A text is not an array in PostgreSQL's own style.")
+        raise ValueError(_NO_ARRAY)
+    opened = np.bincount(of_row[opens] * most + depth[opens] - 1, minlength=len(texts) * most)
+    # An element lies between two structural characters, of which the first begins it and the second ends it.
+    gaps = ~outside & ~together
+    starts, ends = places[:-1][gaps] + 1, places[1:][gaps]
+    return _elements(data, starts, ends, dropped), of_row[:-1][gaps], opened.reshape(len(texts), most)
 
 
 def _unescaped(places: np.ndarray, kinds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -78,7 +78,13 @@ def decimals(values: pa.Array) -> pa.Array:
     scale = values.type.scale
     fraction = -(-scale // _DIGITS)
     words = np.frombuffer(values.buffers()[1], "<u8").reshape(-1, 2)[values.offset : values.offset + len(values)]
-    limbs, negative = _magnitude(words)
+    negative = (words[:, 1] >> np.uint64(63)).astype(bool)
+    low = np.where(negative, -words[:, 0], words[:, 0])
+    high = np.where(negative, ~words[:, 1] + (words[:, 0] == 0), words[:, 1])
+    limbs = [low]  # of the absolute values, highest first
+    if high.any():
+        mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+        limbs = [high >> half, high & mask, low >> half, low & mask]
     digits = []
     if short := scale % _DIGITS:
         digits.append(_divide(limbs, 10**short) * np.uint64(10 ** (_DIGITS - short)))
@@ -98,21 +104,6 @@ def _rows(rows: int, digits: int, whole: int) -> np.ndarray:
     matrix[:, 0] = digits
     matrix[:, 1] = (whole - 1) & 0xFFFF
     return matrix
-
-
-def _magnitude(words: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the limbs of absolute values, highest first, and which values are negative.
-
-    Args:
-        words: Values of 128 bits, as rows of the low and the high word.
-    """
-    negative = (words[:, 1] >> np.uint64(63)).astype(bool)
-    low = np.where(negative, -words[:, 0], words[:, 0])
-    high = np.where(negative, ~words[:, 1] + (words[:, 0] == 0), words[:, 1])
-    if not high.any():
-        return [low], negative
-    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    return [high >> half, high & mask, low >> half, low & mask], negative
 
 
 def _divide(limbs: list[np.ndarray], divisor: int) -> np.ndarray:
@@ -147,24 +138,18 @@ def numeric_texts(texts: pa.Array) -> pa.Array:
     rows = _rows(len(texts), whole + fraction, whole)
     rows[:, 2] = np.where(negative, _NEGATIVE, 0)
     rows[:, 3] = scale
+    characters = data if len(data) else np.zeros(1, np.uint8)
     for first, groups, offset, low, high in (
         (4, whole, -whole * _DIGITS, begin, point),
         (4 + whole, fraction, 1, point, point + scale + 1),
     ):
         places = point[:, None] + np.arange(offset, offset + groups * _DIGITS, dtype=np.int32)
         within = (places >= low[:, None]) & (places < high[:, None])
-        rows[:, first : first + groups] = _figures(data, places, within)
+        figures = characters.take(places, mode="clip") - np.uint8(ord("0"))
+        figures *= within  # a place outside holds a zero
+        pairs = figures[:, 0::2] * np.uint8(10) + figures[:, 1::2]
+        rows[:, first : first + groups] = pairs[:, 0::2] * np.uint16(100) + pairs[:, 1::2]
     return replaced(fixed(rows, texts), rare, texts, numeric)
-
-
-def _figures(data: np.ndarray, places: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Return the digits in base 10000 of the characters at places; a place that is not `within` holds a zero."""
-    if not len(data):
-        return np.zeros((len(places), places.shape[1] // _DIGITS), np.uint16)
-    figures = data.take(places, mode="clip") - np.uint8(ord("0"))
-    figures *= within
-    pairs = figures[:, 0::2] * np.uint8(10) + figures[:, 1::2]
-    return pairs[:, 0::2] * np.uint16(100) + pairs[:, 1::2]
 
 
 def numeric(text: str) -> bytes:
