@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from snapshot_assets.databases.open import open_database, open_target
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
@@ -22,6 +23,9 @@ from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.faults.source import TIMES
+
+only_duckdb = pytest.mark.parametrize("kind", ["duckdb"])
+"""Marks tests of rules that are the same for every kind of database; see the fixture `pair`."""
 
 
 @dataclass
