@@ -132,12 +132,8 @@ def chunk_files(
 ) -> tuple[ChunkFiles, ...]:
     """Return the files to load of each chunk, in order of chunks; parents stand before children.
 
-    A time range leaves untimed tables whole. Rows without a time lie in no range.
-
-    Args:
-        source: The restored revision.
-        target_tables: The tables as the target will hold them; those that are left out are not loaded.
-        deleted: What tombstones delete of the files.
+    A time range leaves untimed tables whole. Rows without a time lie in no range. Only tables of `target_tables`, as
+    the target will hold them, are loaded.
     """
     state, filters, header = source.state, source.filters, source.state.header
     assert header is not None

@@ -253,11 +253,9 @@ class RestorePlan:
         return frozenset(waiting)
 
     def choose(self, only: Iterable[int] = (), again: Iterable[int] = ()) -> RestorePlan:
-        """Return the plan for some chunks, after checking that each can be restored.
+        """Return the plan for the chunks `only`, by default for all, after checking that each can be restored.
 
-        Args:
-            only: Chunk ids; empty for all.
-            again: Ids of chunks to replace, whatever the ledger lists.
+        Those of `again` are replaced, whatever the ledger lists.
 
         Raises:
             RestoreError: The revision lacks a chunk. Or a chunk changed and may not be replaced, or is carried in a

@@ -230,9 +230,7 @@ class RestoreRun:
     def check_rows(self, plan: RestorePlan, *, added: bool = False) -> None:
         """Check that the target holds the rows that its ledger lists, before a run that loads nothing or little.
 
-        Args:
-            plan: The restore, for the chunks that are counted.
-            added: Whether more rows than were loaded are an error too, if the plan loads nothing.
+        With `added`, more rows than were loaded are an error too, if the plan loads nothing.
 
         Raises:
             RestoreError: It does not; names the tables, with rows found and rows expected.
@@ -247,11 +245,7 @@ class RestoreRun:
     def finish(self, *, unpin: bool = True) -> bool:
         """Create keys, indexes and views, and unpin the revision, if all chunks are loaded.
 
-        Args:
-            unpin: Whether the revision is unpinned; otherwise the caller calls `unpin`.
-
-        Returns:
-            Whether the restore is finished now.
+        Returns whether the restore is finished now. Without `unpin`, the caller unpins the revision.
 
         Raises:
             SchemaIncompleteError: It is finished, except for steps of the schema that failed, now or before.

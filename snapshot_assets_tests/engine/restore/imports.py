@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -144,3 +145,17 @@ def execute(database: Into | str, *statements: str) -> None:
         with client(uri) as run:
             for statement in statements:
                 run(statement)
+
+
+def flip(path: Path) -> bytes:
+    """Flip a bit in the middle of a file; returns what it held."""
+    good = path.read_bytes()
+    half = len(good) // 2
+    path.write_bytes(good[:half] + bytes([good[half] ^ 1]) + good[half + 1 :])
+    return good
+
+
+def only(folder: Path, pattern: str) -> Path:
+    """Return the one file of a folder that a pattern matches."""
+    [path] = folder.glob(pattern)
+    return path

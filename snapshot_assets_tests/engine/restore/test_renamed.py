@@ -20,7 +20,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute, unequal_rows
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute, flip, only, unequal_rows
 from snapshot_assets_tests.faults.source import add_rows
 
 pytestmark = pytest.mark.slow
@@ -172,15 +172,11 @@ def test_names_that_differ_in_case_alone_are_told_apart_by_a_new_name(
 
 
 def test_the_whole_snapshot_is_hashed_before_the_first_row(exported: Place, duck: Into) -> None:
-    [victim] = exported.folder.glob("data/6/main.readings*.parquet")
-    data = bytearray(victim.read_bytes())
-    data[len(data) // 2] ^= 1
-    victim.write_bytes(data)
+    good = flip(victim := only(exported.folder, "data/6/main.readings*.parquet"))
     with pytest.raises(DamageError, match=r"nothing was restored.*data/6/main\.readings"):
         duck.restore(exported.store, verify_first=True)
     assert not Path(duck.uri.removeprefix("duckdb://")).exists()
-    data[len(data) // 2] ^= 1
-    victim.write_bytes(data)
+    victim.write_bytes(good)
     assert duck.restore(exported.store, verify_first=True).finished
 
 

@@ -33,7 +33,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute, flip, only
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
 
 
@@ -196,10 +196,7 @@ def test_a_time_range_reads_only_chunks_that_overlap_it_and_cuts_its_edges(expor
 
 
 def test_a_flipped_byte_loads_no_row_of_its_chunk_and_names_the_file(exported, duck):
-    [victim] = exported.folder.glob("data/3/main.readings*.parquet")
-    data = bytearray(victim.read_bytes())
-    data[len(data) // 2] ^= 1
-    victim.write_bytes(data)
+    good = flip(victim := only(exported.folder, "data/3/main.readings*.parquet"))
     message = (
         r"1 of 7 chunks.*data/3/main.readings.*SHA-256 .*expected.* The others are loaded\. Correct what the errors"
         r".*--keep-going .*restores everything but the windows.*`snapshots export verify` names these files\."
@@ -214,16 +211,14 @@ def test_a_flipped_byte_loads_no_row_of_its_chunk_and_names_the_file(exported, d
     }
     assert duck.differences(exported.source, expected) == {}
     assert not duck.imports()[0].finished
-    data[len(data) // 2] ^= 1
-    victim.write_bytes(data)
+    victim.write_bytes(good)
     assert duck.restore(exported.store).finished
     assert duck.differences(exported.source, IN_RANGE) == {}
 
 
 def test_a_damaged_log_or_newest_schema_is_refused_before_the_target_is_touched(exported, duck):
     last = max(exported.folder.glob("transactions/*.txn"))
-    good = last.read_bytes()
-    last.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    good = flip(last)
     with pytest.raises(DamageError, match=last.name):
         duck.restore(exported.store)
     last.write_bytes(good)

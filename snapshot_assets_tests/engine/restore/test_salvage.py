@@ -20,24 +20,11 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored, execute, unequal_rows
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored, execute, flip, only, unequal_rows
 from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
 THIRD = "NOT ({0} >= '2025-01-03' AND {0} < '2025-01-04')"
 """Rows outside of the window of chunk 3."""
-
-
-def flip(path: Path, at: int | None = None) -> bytes:
-    """Flip a bit of a file, in its middle by default; returns what it held."""
-    good = path.read_bytes()
-    place = len(good) // 2 if at is None else at
-    path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
-    return good
-
-
-def only(folder: Path, pattern: str) -> Path:
-    [path] = folder.glob(pattern)
-    return path
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -18,7 +17,6 @@ from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
 from snapshot_assets_tests.engine.restore.imports import Into, Restored, execute
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.slow
 
@@ -192,19 +190,12 @@ def test_a_target_that_is_divided_otherwise_keeps_its_partitions(place: Place, i
 
 
 @pytest.fixture
-def writer(into: Into, postgresql_server: PostgresqlServer) -> Iterator[Into]:
+def writer(into: Into, role: tuple[str, Into]) -> Into:
     """The target of `into`, for a role that may write to its tables, and owns none of them."""
-    name = into.uri.rsplit("/", 1)[1]
-    role = f"writer_of_{name}"
-    execute(
-        into,
-        *EVENTS[:2],
-        f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
-        f"GRANT CREATE ON DATABASE {name} TO {role}",
-        f"GRANT ALL ON events TO {role}",
-    )
-    yield Into(postgresql_server.uri(name, role, "x"))
-    execute(into, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    name, as_role = role
+    execute(into, *EVENTS[:2], f"GRANT CREATE ON DATABASE {into.uri.rsplit('/', 1)[1]} TO {name}")
+    execute(into, f"GRANT ALL ON events TO {name}")
+    return as_role
 
 
 def test_a_role_that_may_make_no_partition_fills_those_of_the_target(place: Place, into: Into, writer: Into) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import duckdb
 import pytest
 
@@ -114,30 +112,23 @@ def test_large_objects_of_others_are_neither_written_to_nor_deleted(
 
 
 def test_no_superuser_is_needed_only_the_right_to_read_each_object(
-    place: Place, postgresql_server: PostgresqlServer, postgresql_database: str
+    place: Place, into: Into, role: tuple[str, Into], postgresql_server: PostgresqlServer
 ) -> None:
-    source, target = place.source, postgresql_database
-    role = f"reader_{target.rsplit('_', 1)[1]}"
-    execute(source, f"CREATE ROLE {role} LOGIN PASSWORD 'simple'", "GRANT SELECT ON files TO PUBLIC")
-    execute(target, f"GRANT ALL ON SCHEMA public TO {role}")
-    execute(target, f'ALTER DATABASE "{target.rsplit("/", 1)[1]}" OWNER TO {role}')
+    name, as_role = role
+    source, target = (uri.rsplit("/", 1)[1] for uri in (place.source, into.uri))
+    execute(place.source, "GRANT SELECT ON files TO PUBLIC")
+    execute(into, f"GRANT ALL ON SCHEMA public TO {name}", f"ALTER DATABASE {target} OWNER TO {name}")
     try:
-        place = Place(_as(source, role), place.folder)
+        reading = Place(postgresql_server.uri(source, name, "x"), place.folder)
         with pytest.raises(DatabaseDeniedError, match=r"may not read 5 of 5 large objects\. .*--skip-large-objects"):
-            place.export()
+            reading.export()
         for number in range(70001, 70006):
-            execute(source, f"GRANT SELECT ON LARGE OBJECT {number} TO {role}")
-        place.export()
-        assert Into(_as(target, role)).restore(place.store).finished
-        assert postgresql_server.psql(target, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+            execute(place.source, f"GRANT SELECT ON LARGE OBJECT {number} TO {name}")
+        reading.export()
+        assert as_role.restore(place.store).finished
+        assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(place.source, CONTENTS)
     finally:
-        execute(source, f"DROP OWNED BY {role}")
-        execute(target, f'ALTER DATABASE "{target.rsplit("/", 1)[1]}" OWNER TO postgres')
-        execute(target, f"REASSIGN OWNED BY {role} TO postgres", f"DROP OWNED BY {role}", f"DROP ROLE {role}")
-
-
-def _as(uri: str, role: str) -> str:
-    return f"postgresql://{quote(role)}:simple@{uri.partition('@')[2]}"
+        execute(place.source, f"DROP OWNED BY {name}")
 
 
 def test_a_target_with_large_objects_of_others_is_refused(
