@@ -27,9 +27,10 @@ from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.open import kind_of, open_target, refuse_as_target
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.target import RestoreRecord
-from snapshot_assets.engine.restore.decide import numbered
-from snapshot_assets.engine.restore.run import RestoreRun, unpin
+from snapshot_assets.engine.restore.pin import unpin
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
+from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import (
     PartlyRestoredError,
@@ -256,7 +257,7 @@ def _check(run: RestoreRun, work: ImportWork) -> None:
     """Check that the import is finished, and count the rows of its tables."""
     plan = run.current()
     if not plan.ended and not plan.partial:
-        lacking = [chunk.chunk for chunk in plan.chunks if plan.missing(chunk)]
+        lacking = [chunk.chunk for chunk in plan.chunks if plan.ledger.missing(chunk)]
         raise RestoreError(
             f"Run {work.run_id} succeeded, but the import is not finished:"
             f" {numbered(lacking) if lacking else 'its end'} is still to come. Run again to continue.",

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.cli.exit_status import ExitStatus, exit_status
 from snapshot_assets.cli.output import show, show_json, show_message
-from snapshot_assets.engine.restore.compare import how_to_load_again, loaded_and_found
 from snapshot_assets.engine.restore.damage import left_out, partly_restored
-from snapshot_assets.engine.restore.decide import numbered
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.refusals import missing_facts, missing_lines
+from snapshot_assets.engine.restore.row_counts import how_to_load_again, loaded_and_found
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.steps import FailedStep, KeptStep, Left, incomplete
+from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.names import table_text
@@ -201,7 +201,7 @@ def kept_facts(plan: RestorePlan) -> dict[str, Any]:
 
 def _kept(plan: RestorePlan) -> tuple[list[KeptStep], list[KeptStep], list[KeptStep]]:
     """Return what the target had, what belongs to that and was left as it is there, and what a table refused."""
-    every = plan.kept()
+    every = plan.steps.kept(plan.foreseen)
     kept, parts, refused = (
         [each for each in every if each.why is why] for why in (Left.THERE, Left.PART, Left.REFUSED)
     )

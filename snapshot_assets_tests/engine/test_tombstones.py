@@ -230,7 +230,7 @@ def test_rows_that_a_lost_tombstone_had_deleted_are_missed(
     before = read_state(exported.store).revision
     delete(exported, FIRST_DAYS)
     duck.restore(exported.store)
-    monkeypatch.setattr("snapshot_assets.engine.restore.plan.tombstones_at", lambda *_: {})
+    monkeypatch.setattr("snapshot_assets.engine.restore.files.tombstones_at", lambda *_: {})
     with pytest.raises(RestoreError, match=r"Chunk 1 was loaded when other rows of main\.readings were deleted"):
         duck.restore(exported.store, version=f"rev:{before}")
 

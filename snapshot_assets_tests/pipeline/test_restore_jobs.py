@@ -14,7 +14,7 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.engine.restore import compare
+from snapshot_assets.engine.restore import drill
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.pipeline.automation import restores
@@ -96,7 +96,7 @@ def test_a_drill_that_fails_for_any_other_reason_shows_that_too(
         raise RuntimeError("the driver is gone")
 
     project = copied(scratch="copy")
-    monkeypatch.setattr(compare, "drill", fail)
+    monkeypatch.setattr(drill, "drill", fail)
     failure = project.failure(run_job(project, "demo_restore_drill", {}, raise_on_error=False))
     assert failure.description == "RuntimeError: the driver is gone"
     assert "launch the drill again" in str(failure.metadata["remedy"].value)

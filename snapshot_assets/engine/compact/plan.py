@@ -151,30 +151,34 @@ def plan_compaction(store: ObjectStore, state: State, options: CompactionOptions
     """
     if state.header is None:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", uri=store.uri)
-    documents = read_schemas(store, state)
-    options = replace(options, tables=_spelled(state, documents[state.schema_id], options.tables))
-    _check_named(state, documents, options)
+    documents, header = read_schemas(store, state), state.header
+    newest = documents[state.schema_id]
+    if options.tables:  # the snapshot's source decides how names are compared
+        known = {_name(each.file) for each in state.live_files()} | {table.table_name for table in newest.tables}
+        spellings = Spellings(rule_of(newest.database), known)
+        options = replace(options, tables=tuple(dict.fromkeys(map(spellings.of, options.tables))))
+    _check_named(state, newest, options)
     chunks = options.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]
     names = {TableName(each.schema, each.table) for each in state.tombstones.values()}
     deleted = {name: deletions(state, name, written_schemas(documents, name)) for name in names}
-    text_of = text_schemas(state.header, documents)
+    text_of = text_schemas(header, documents)
     planned: list[ChunkCompaction] = []
     for chunk in sorted(set(chunks)):
-        groups = tuple(_groups(state, documents, options, deleted, text_of, chunk))
-        if groups:
+        by_table: defaultdict[TableName, list[FileState]] = defaultdict(list)
+        for each in state.live_files(chunk):
+            by_table[_name(each.file)].append(each)
+        groups = [
+            _group(documents, options, files, deleted.get(name, _NONE), text_of)
+            for name, files in sorted(by_table.items())
+            if not options.tables or name in options.tables
+        ]
+        if merged := tuple(group for group in groups if group is not None):
             window = str(state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
-            planned.append(ChunkCompaction(state.chunks[chunk].chunk, window, state.header.time_zone, groups))
+            planned.append(ChunkCompaction(state.chunks[chunk].chunk, window, header.time_zone, merged))
     return CompactionPlan(Token(state.snapshot_id, state.revision, state.schema_id), options, tuple(planned))
 
 
-def _spelled(state: State, schema: DatabaseSchema, names: Iterable[TableName]) -> tuple[TableName, ...]:
-    """Return tables as the snapshot spells them; its source decides how names are compared."""
-    known = {_name(each.file) for each in state.live_files()} if names else set()
-    spellings = Spellings(rule_of(schema.database), {*known, *(table.table_name for table in schema.tables)})
-    return tuple(dict.fromkeys(map(spellings.of, names)))
-
-
-def _check_named(state: State, documents: Mapping[int, DatabaseSchema], options: CompactionOptions) -> None:
+def _check_named(state: State, newest: DatabaseSchema, options: CompactionOptions) -> None:
     if options.dedupe and state.header is not None and state.header.partition_by:
         raise PlanError(
             f"The copy is partitioned by {', '.join(state.header.partition_by)}. Its files are merged folder by folder,"
@@ -189,37 +193,15 @@ def _check_named(state: State, documents: Mapping[int, DatabaseSchema], options:
                 f"Chunk {chunk} is {state.status(chunk).value}; only completed chunks can be compacted.", chunk=chunk
             )
     for name in options.tables:
-        table = _table(documents[state.schema_id], name)
+        table = next((each for each in newest.tables if each.table_name == name), None)
         if table is None and not any(_name(known.file) == name for known in state.live_files()):
             raise UnknownRelationError(f"The snapshot has no table {name}.", table=table_text(name))
         if options.dedupe and table is not None and table.primary_key is None:
             raise PlanError(f"Table {name} has no primary key to find duplicates by.", table=table_text(name))
 
 
-def _table(schema: DatabaseSchema, name: TableName) -> Table | None:
-    return next((table for table in schema.tables if table.table_name == name), None)
-
-
 def _name(file: DataFile) -> TableName:
     return TableName(file.schema, file.table)
-
-
-def _groups(
-    state: State,
-    documents: Mapping[int, DatabaseSchema],
-    options: CompactionOptions,
-    deleted: Mapping[TableName, Deletions],
-    text_of: TextOf,
-    chunk: int,
-) -> Iterator[Group]:
-    by_table: defaultdict[TableName, list[FileState]] = defaultdict(list)
-    for known in state.live_files(chunk):
-        by_table[_name(known.file)].append(known)
-    for name, files in sorted(by_table.items()):
-        if not options.tables or name in options.tables:
-            group = _group(documents, options, files, deleted.get(name, _NONE), text_of)
-            if group is not None:
-                yield group
 
 
 def _group(
@@ -269,9 +251,8 @@ def _newest(documents: Mapping[int, DatabaseSchema], files: Sequence[DataFile]) 
     """Return the newest schema that contains a table, which may have been dropped since, and the table there."""
     name = _name(files[0])
     for schema_id in sorted(documents, reverse=True):
-        table = _table(documents[schema_id], name)
-        if table is not None:
-            return schema_id, table
+        with suppress(KeyError):
+            return schema_id, documents[schema_id].table(name)
     raise DocumentError(f"No schema that files of {name} were written with has that table.", table=table_text(name))
 
 
@@ -286,7 +267,7 @@ def compact_and_pin(
 
     Args:
         catalog: The location, opened for writing.
-        compact: Executes a compaction plan of the location.
+        compact: Executes a plan of it.
         automatic: Whether a retention rule creates the savepoint, and may delete it.
 
     Raises:

@@ -44,7 +44,7 @@ from snapshot_assets.errors import (
     SupersededError,
     TaskFailedError,
 )
-from snapshot_assets.format.actions import DataFile, Header, SchemaAdded
+from snapshot_assets.format.actions import DataFile, SchemaAdded
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import MAX_FILE_SIZE, counted, noun, number_text
 from snapshot_assets.storage.base import ObjectStore
@@ -251,7 +251,20 @@ class CompactRun:
         header = check_unchanged(self.catalog.refresh(), plan.token)
         if plan.chunks:
             self.runner.ready()
-        work = _Work(self, plan, self._origin(plan, header), dict(self.catalog.state.schemas))
+        state, token = self.catalog.state, plan.token
+        origin = Provenance(
+            location_id=state.location_id,
+            snapshot_id=token.snapshot_id,
+            base_revision=token.revision,
+            schema_id=token.schema_id,
+            schema_sha256=state.schemas[token.schema_id].sha256,
+            run=self.run_id,
+            tombstones_through=token.revision,
+            metadata={"database": header.source, "writer": self.catalog.writer_id},
+            header=header,
+            version=state.format_version,
+        )
+        work = _Work(self, plan, origin, dict(state.schemas))
         failed = Failures()
         jobs = shared_jobs(plan.chunks, lambda chunk: chunk.bytes)
         run_job = partial(attempt_chunks, attempt=work.attempt, policy=self.retry)
@@ -265,21 +278,6 @@ class CompactRun:
                 f" {failed.report('compacted', len(plan.chunks))}",
                 **failed.attributes(),
             )
-
-    def _origin(self, plan: CompactionPlan, header: Header) -> Provenance:
-        state, token = self.catalog.state, plan.token
-        return Provenance(
-            location_id=state.location_id,
-            snapshot_id=token.snapshot_id,
-            base_revision=token.revision,
-            schema_id=token.schema_id,
-            schema_sha256=state.schemas[token.schema_id].sha256,
-            run=self.run_id,
-            tombstones_through=token.revision,
-            metadata={"database": header.source, "writer": self.catalog.writer_id},
-            header=header,
-            version=state.format_version,
-        )
 
 
 def totals_of(outcomes: Sequence[Compacted]) -> dict[str, int]:
@@ -309,19 +307,6 @@ class _Work:
 
     def attempt(self, jobs: Sequence[ChunkCompaction]) -> Iterator[Compacted]:
         """Compact each chunk once; a chunk that fails does not stop the others."""
-        for job, parts in zip(jobs, self._merged(jobs), strict=True):
-            try:
-                if isinstance(parts, SnapshotError):
-                    raise parts
-                outcome = self._commit(job, _checked(job, parts))
-            except (SupersededError, LocationDeletedError):  # nothing of this run can be committed any more
-                raise
-            except SnapshotError as error:
-                outcome = Compacted(job.chunk.id, "failed", job, error=error)
-            yield outcome
-
-    def _merged(self, jobs: Sequence[ChunkCompaction]) -> list[list[Merged] | SnapshotError]:
-        """Run the jobs' tasks once and return each one's results."""
         store = self.run.catalog.store
         single = self.origin.header is not None and self.origin.header.single_file
         size = MAX_FILE_SIZE if single else self.plan.options.target_size
@@ -330,11 +315,24 @@ class _Work:
             for job in jobs
             for group in job.groups
         ]
+        results, lost = list[Merged](), None
         try:
-            found = list(self.run.runner.map(merge_files, tasks))
+            results = list(self.run.runner.map(merge_files, tasks))
         except SnapshotError as error:
-            return [error for _ in jobs]
-        return [[each for each in found if each.chunk == job.chunk.id] for job in jobs]
+            lost = error
+        for job in jobs:
+            own = [each for each in results if each.chunk == job.chunk.id]
+            try:
+                # A missing result is an error, never an empty table.
+                if failure := lost or error_of(job.chunk.id, own, len(job.groups)):
+                    raise failure
+                by_table = {part.table: part for part in own}
+                outcome = self._commit(job, [by_table[group.table.table_name] for group in job.groups])
+            except (SupersededError, LocationDeletedError):  # nothing of this run can be committed any more
+                raise
+            except SnapshotError as error:
+                outcome = Compacted(job.chunk.id, "failed", job, error=error)
+            yield outcome
 
     def _provenance(self, schema_id: int) -> Provenance:
         return replace(self.origin, schema_id=schema_id, schema_sha256=self.schemas[schema_id].sha256)
@@ -384,12 +382,3 @@ class _Work:
         supersedes = tuple(sorted({file.attempt for group in job.groups for file in group.files}))
         compaction = Compaction(self.plan.options.dedupe, tuple(tables))
         return replace(origin.receipt(outcome, supersedes), compaction=compaction)
-
-
-def _checked(job: ChunkCompaction, parts: Sequence[Merged]) -> list[Merged]:
-    """Return one result for each group, in order; a missing result is an error, never an empty table."""
-    error = error_of(job.chunk.id, parts, len(job.groups))
-    if error is not None:
-        raise error
-    by_table = {part.table: part for part in parts}
-    return [by_table[group.table.table_name] for group in job.groups]

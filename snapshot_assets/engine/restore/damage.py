@@ -72,7 +72,7 @@ def refuse_needed_damage(
     needed = [each for each in damage if _is_needed(each, scan, state, settings)]
     newest = {ref.path for ref in state.schemas[state.schema_id].files}
     schemas = [each for each in needed if each.object in newest]
-    older = older_schema(store, state) if schemas else None
+    older = _older_schema(store, state) if schemas else None
     if settings.keep_going and older is not None:
         needed = [each for each in needed if each not in schemas]
     way = ""
@@ -167,7 +167,7 @@ def intact_schemas(store: ObjectStore, state: State) -> Iterator[tuple[int, Data
             yield number, read_schema(store, state.schemas[number])
 
 
-def older_schema(store: ObjectStore, state: State) -> OlderSchema | None:
+def _older_schema(store: ObjectStore, state: State) -> OlderSchema | None:
     """Return the schema to restore with if the newest one is damaged; None if no schema of the state is intact.
 
     Reads one data file of each table that was written with the newest schema: all its files have the same columns.

@@ -1,7 +1,5 @@
 """What a restore does with each chunk, decided before anything is recorded or loaded: load, replace, renew, or nothing.
 
-The windows give a chunk's number its meaning. So every restore records them, and other windows are refused.
-
 A compaction writes the same rows into other files. Such rows need not be loaded again. They are known to be the same
 if the chunk was exported before the revision that they were loaded from: then only compactions came after it.
 Compactions and tombstones only remove rows, so the later rows are among the earlier ones; if there are as many, they
@@ -11,169 +9,22 @@ are the same. Every other chunk counts as changed, also one that was loaded from
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.protocol.target import LoadedFile, RestoreRecord
-from snapshot_assets.engine.restore.files import (
-    ChunkFiles,
-    FilePlan,
-    TombstoneDeletions,
-    as_carried,
-    changed_carriers,
-    parents_first,
-)
-from snapshot_assets.engine.restore.target import Renewal, TargetLedger
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, changed_carriers
+from snapshot_assets.engine.restore.target import Renewal
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format import actions as act
-from snapshot_assets.format.documents import canonical_json
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.format.units import counted, duration_text, noun, number_text, parse_time, some_text, time_text
-from snapshot_assets.format.windows import window_at
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import counted, number_text, some_text
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.restore.plan import RestorePlan
-
-_IMPORT_AGAIN = "Drop the tables, give --forget-ledger, and import again."
-
-
-@dataclass(frozen=True)
-class PinnedWindows:
-    """The windows that a restore's chunks stand for.
-
-    Attributes:
-        start: Start of the first window; None if there are no windows.
-        end: End of the last window, which may be shorter; None if it is open.
-        zone: IANA zone of times without one.
-        time_indexes: The time index of each table; None for an untimed table.
-    """
-
-    start: datetime | None
-    length: timedelta
-    end: datetime | None
-    zone: str
-    time_indexes: Mapping[TableName, str | None]
-
-    @classmethod
-    def of(cls, state: State, tables: Sequence[Table]) -> PinnedWindows:
-        """Return the windows of a revision, with its selected tables by their names in the target."""
-        header = state.header
-        assert header is not None
-        indexes = {table.table_name: table.time_index for table in tables}
-        length = timedelta(microseconds=header.chunk_time_window)
-        return cls(header.start, length, header.end, header.time_zone, indexes)
-
-    @classmethod
-    def parse(cls, text: str) -> PinnedWindows:
-        """Return the windows that `text` wrote."""
-        values = json.loads(text)
-        start, end = (parse_time(values[name]) if values[name] else None for name in ("start", "end"))
-        indexes = {TableName(schema, table): column for schema, table, column in values["time_indexes"]}
-        return cls(start, timedelta(microseconds=values["length"]), end, values["zone"], indexes)
-
-    def text(self) -> str:
-        """Return the windows as canonical JSON, as the ledger holds them."""
-        values = {
-            "start": time_text(self.start) if self.start else None,
-            "length": self.length // timedelta(microseconds=1),
-            "end": time_text(self.end) if self.end else None,
-            "zone": self.zone,
-            "time_indexes": [[*name, column] for name, column in sorted(self.time_indexes.items())],
-        }
-        return canonical_json(values).decode()
-
-    def __str__(self) -> str:
-        """Return the windows for a message."""
-        if self.start is None:
-            return "no windows"
-        return (
-            f"windows of {duration_text(self.length)} from {time_text(self.start)} (times without a zone: {self.zone})"
-        )
-
-
-def check_windows(ledger: TargetLedger, now: PinnedWindows, chunks: Collection[int], revision: int) -> None:
-    """Refuse a revision whose chunks stand for other windows than those that were loaded into the target.
-
-    Raises:
-        RestoreError: A chunk's number would mean other rows (names both windows, or both time indexes), or the target
-            holds rows of chunks that the revision lacks.
-    """
-    by_id = {record.id: record for record in ledger.earlier}
-    tables: dict[str, dict[int, set[TableName]]] = {}
-    for entry in ledger.loaded:
-        tables.setdefault(entry.import_id, {}).setdefault(entry.chunk, set()).add(entry.table)
-    windows = {import_id: _windows_of(by_id.get(import_id), import_id) for import_id in sorted(tables)}
-    for import_id, before in windows.items():
-        _check_time_indexes(set().union(*tables[import_id].values()), before, now, revision)
-        timed = set(tables[import_id]) != {UNTIMED_CHUNK}
-        if timed and (now.start, now.length, now.zone) != (before.start, before.length, before.zone):
-            raise RestoreError(
-                f"The target's rows were loaded in {before}; revision {revision} has {now}, so its chunks are not"
-                f" those that the target holds. {_IMPORT_AGAIN}",
-                revision=revision,
-            )
-    if outside := [entry for entry in ledger.loaded if entry.chunk not in chunks]:
-        names, left = sorted({str(each.table) for each in outside}), sorted({each.chunk for each in outside})
-        raise RestoreError(
-            f"{some_text(names)} in the target {noun(len(names), 'holds', 'hold')} rows of {numbered(left)}, which"
-            f" revision {revision} does not have: they would be left over. Import a revision that has them. Or:"
-            f" {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
-            chunks=left,
-        )
-    for import_id, before in windows.items():
-        for chunk in sorted(set(tables[import_id]) - {UNTIMED_CHUNK}):
-            _check_end(chunk, before, now, revision)
-
-
-def _windows_of(record: RestoreRecord | None, import_id: str) -> PinnedWindows:
-    if record is None or not record.windows:
-        raise RestoreError(
-            f"The target's ledger does not record the windows of import {import_id}, so its chunks cannot be compared"
-            f" with those of another revision: an earlier version of this program recorded it. {_IMPORT_AGAIN}",
-            import_id=import_id,
-        )
-    return PinnedWindows.parse(record.windows)
-
-
-def _check_time_indexes(tables: set[TableName], before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
-    for name in sorted(tables):
-        old, new = before.time_indexes.get(name), now.time_indexes.get(name)
-        if old != new:
-            raise RestoreError(
-                f"The rows of {name} were loaded with the time index {old or 'none'}, which is now {new or 'none'} at"
-                f" revision {revision}: other rows lie in each chunk. {_IMPORT_AGAIN}",
-                table=table_text(name),
-            )
-
-
-def _check_end(chunk: int, before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
-    assert before.start is not None
-    assert now.start is not None
-    old = window_at(before.start, before.length, chunk, end=before.end).end
-    new = window_at(now.start, now.length, chunk, end=now.end).end
-    if old > new:
-        raise RestoreError(
-            f"Chunk {chunk} was loaded up to {time_text(old)}; at revision {revision} it ends at {time_text(new)}, so"
-            f" the rows between would be left over. {_IMPORT_AGAIN}",
-            chunk=chunk,
-        )
-
-
-def numbered(chunks: Sequence[int]) -> str:
-    """Return chunk ids for a message."""
-    return f"{noun(len(chunks), 'chunk')} {', '.join(map(str, chunks))}"
-
-
-_OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
 
 
 @dataclass(frozen=True)
@@ -237,126 +88,97 @@ class ChunkChange:
     renewal: Renewal | None = None
 
 
-@dataclass(frozen=True)
-class ChunkChanges:
-    """Compares chunks of the restored revision with their rows in a target's ledger; see `RestorePlan`."""
+def change_of(plan: RestorePlan, chunk: ChunkFiles) -> ChunkChange:
+    """Return how a chunk's rows at the restored revision differ from those that the target's ledger lists."""
+    ledger = plan.ledger
+    loaded = ledger.by_chunk.get(chunk.chunk, frozenset())
+    moved = {table for table, _ in loaded - {each.key for each in chunk.files}}
+    outdated = set()  # tables with files that were loaded without rows that are live now, or with deleted ones
+    for file in chunk.files:
+        if file.key in loaded:
+            entry = ledger.files[file.key]
+            fewer = file.whole and entry.rows != file.file.rows  # also where the log lost a tombstone
+            if fewer or plan.deleted.differ(file.file, ledger.revisions.get(entry.import_id)):
+                outdated.add(file.table.table_name)
+    if outdated:
+        why = f"was loaded when other rows of {_table_names(outdated)} were deleted"
+        return ChunkChange(why, frozenset(outdated | moved))
+    if not moved:
+        return ChunkChange()
+    old = [ledger.files[key] for key in sorted(loaded) if key[0] in moved]
+    new = [file for file in chunk.files if file.table.table_name in moved]
+    reason = _not_the_same(plan, chunk.chunk, sorted(moved), old, new)
+    if reason is not None:
+        return ChunkChange(f"was loaded from other files of {_table_names(moved)}{reason}", frozenset(moved))
+    entries = tuple(entry_of(file, plan.record, file.file.rows) for file in new)
+    return ChunkChange("", frozenset(moved), Renewal(tuple(old), entries))
 
-    head: State
-    state: State
-    ledger: TargetLedger
-    deleted: TombstoneDeletions
-    record: RestoreRecord
 
-    def of(self, chunk: ChunkFiles) -> ChunkChange:
-        """Return how a chunk's rows differ from those that were loaded."""
-        loaded = self.ledger.by_chunk.get(chunk.chunk, frozenset())
-        current = {plan.key for plan in chunk.files}
-        moved = {table for table, _ in loaded - current}
-        if outdated := {plan.key[0] for plan in chunk.files if plan.key in loaded and self._is_outdated(plan)}:
-            why = f"was loaded when other rows of {_table_names(outdated)} were deleted"
-            return ChunkChange(why, frozenset(outdated | moved))
-        if not moved:
-            return ChunkChange()
-        old = [self.ledger.files[key] for key in sorted(loaded) if key[0] in moved]
-        new = [plan for plan in chunk.files if plan.table.table_name in moved]
-        reason = self._not_the_same(chunk.chunk, sorted(moved), old, new)
-        if reason is not None:
-            return ChunkChange(f"was loaded from other files of {_table_names(moved)}{reason}", frozenset(moved))
-        entries = tuple(entry_of(plan, self.record, plan.file.rows) for plan in new)
-        return ChunkChange("", frozenset(moved), Renewal(tuple(old), entries))
-
-    def _is_outdated(self, plan: FilePlan) -> bool:
-        """Return whether a file was loaded without rows that are live now, or with rows that are deleted now."""
-        entry = self.ledger.files[plan.key]
-        fewer = plan.whole and entry.rows != plan.file.rows  # also where the log lost the tombstone that deleted them
-        return fewer or self.deleted.differ(plan.file, self.ledger.revisions.get(entry.import_id))
-
-    def _not_the_same(
-        self, chunk: int, moved: Iterable[TableName], old: list[LoadedFile], new: list[FilePlan]
-    ) -> str | None:
-        """Return why the rows of some tables may not be the same, as the end of a sentence; None if they are."""
-        finished = {record.id: record.revision for record in self.ledger.earlier if record.finished}
-        revisions = {finished.get(entry.import_id) for entry in old}
-        compacted = self._only_compacted(chunk, {revision for revision in revisions if revision is not None})
-        if compacted is None:
-            return ""
-        # An unfinished restore may have loaded only some of a chunk's files.
-        if not compacted or None in revisions or not all(plan.whole for plan in new):
-            return " (they were compacted, and nothing proves that they hold the same rows)"
-        different = []
-        for table in moved:
-            there = sum(entry.rows for entry in old if entry.table == table)
-            here = sum(plan.file.rows for plan in new if plan.table.table_name == table)
-            if there != here:
-                rows = counted(there, "row")
-                different.append(f"the target has {rows} of {table}, this revision {number_text(here)}")
-        return f" (compactions left out rows: {' and '.join(different)})" if different else None
-
-    def _only_compacted(self, chunk: int, revisions: set[int]) -> bool | None:
-        """Return whether only compactions changed a chunk since its rows were loaded; None if none is recorded."""
-        known = self.state.chunks.get(chunk)
-        if known is None or not known.chunk.exported:
-            return None
-        if not revisions or max(revisions) > self.state.revision:
-            return False
+def _not_the_same(
+    plan: RestorePlan, chunk: int, moved: Iterable[TableName], old: Sequence[LoadedFile], new: Sequence[FilePlan]
+) -> str | None:
+    """Return why the rows of some tables may not be the same, as the end of a sentence; None if they are."""
+    known, restored = plan.state.chunks.get(chunk), plan.state.revision
+    if known is None or not known.chunk.exported:
+        return ""
+    finished = {record.id: record.revision for record in plan.ledger.earlier if record.finished}
+    revisions = [finished[entry.import_id] for entry in old if entry.import_id in finished]
+    # An unfinished restore may have loaded only some of a chunk's files.
+    proved = len(revisions) == len(old) and all(file.whole for file in new)
+    if proved:
         first = min(revisions)
-        if any(first < revision <= self.state.revision for revision in self._other_rows):
-            return False
-        return known.exported <= first and self.head.rolled_back <= first
+        altered = any(first < revision <= restored for revision in plan.source.altering)
+        only_compacted = known.exported <= first and plan.source.head.rolled_back <= first and not altered
+        proved = only_compacted and max(revisions) <= restored
+    if not proved:
+        return " (they were compacted, and nothing proves that they hold the same rows)"
+    different = []
+    for table in moved:
+        there = sum(entry.rows for entry in old if entry.table == table)
+        here = sum(file.file.rows for file in new if file.table.table_name == table)
+        if there != here:
+            rows = counted(there, "row")
+            different.append(f"the target has {rows} of {table}, this revision {number_text(here)}")
+    return f" (compactions left out rows: {' and '.join(different)})" if different else None
 
-    @cached_property
-    def _other_rows(self) -> list[int]:
-        """The revisions after which any chunk may have rows or columns that it did not have before."""
-        events = self.head.events
-        return [each.revision for each in events if any(isinstance(action, _OTHER_ROWS) for action in each.actions)]
 
-
-def decide(chunk: ChunkFiles, changes: ChunkChanges, *, again: bool, replace: bool) -> ChunkLoad:
-    """Decide what a restore does with a chunk.
+def decide(plan: RestorePlan, chunk: ChunkFiles) -> ChunkLoad:
+    """Decide what a restore does with a chunk, which is without tables that could not be made.
 
     A changed chunk is replaced; of any other, the files are loaded that the ledger lacks. If the same rows lie in other
     files now, only ledger rows are replaced.
 
-    Args:
-        chunk: The chunk, without tables that could not be made.
-        changes: Compares it with what was loaded before.
-        again: Whether to replace it, whatever the ledger lists.
-        replace: Whether the user lets changed chunks be replaced.
-
     Raises:
         RestoreError: It changed, and replacing it is not allowed, or its rows cannot be identified.
     """
-    change = changes.of(chunk)
-    if change.renewal is not None and not again:
-        renewed = changes.ledger.renewed([change.renewal])
+    change, again = change_of(plan, chunk), chunk.chunk in plan.again
+    if not again and change.renewal is not None:
+        renewed = plan.ledger.renewed([change.renewal])
         return ChunkLoad(chunk, renewed.missing(chunk), renewal=change.renewal)
-    ordered = parents_first(chunk)
-    if again or change.reason:
-        _check_replaceable(chunk, change, allowed=again or replace, into_nonempty=changes.record.into_nonempty)
-        return ChunkLoad(ordered, ordered.files, replace=True)
-    return ChunkLoad(chunk, changes.ledger.missing(ordered))
-
-
-def _check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, into_nonempty: bool) -> None:
-    if not allowed:
+    if not again and not change.reason:
+        return ChunkLoad(chunk, plan.ledger.missing(chunk))
+    if not again and not plan.settings.replace:
         raise RestoreError(
             f"Chunk {chunk.chunk} {change.reason}, at another revision. Give --replace to delete its rows from the"
             " target and load those of this revision.",
             chunk=chunk.chunk,
         )
-    if into_nonempty:
+    loaded, bounded = {file.table.table_name for file in chunk.files}, {table.table_name for table, _ in chunk.tables}
+    if plan.record.into_nonempty:
         raise RestoreError(
-            f"Chunk {chunk.chunk} cannot be replaced in {some_text(chunk.table_names)}: tables held rows of others"
+            f"Chunk {chunk.chunk} cannot be replaced in {_table_names(loaded | bounded)}: tables held rows of others"
             " before an import (--into-nonempty), and deleting the chunk's window would delete those too.",
             chunk=chunk.chunk,
         )
-    if chunk.unbounded:
-        names = ", ".join(sorted(map(str, chunk.unbounded)))
+    # Tables that a user's own DataFrames made, and those whose times are text in another kind of database.
+    if unbounded := loaded - bounded:
+        names = ", ".join(sorted(map(str, unbounded)))
         raise RestoreError(
             f"Chunk {chunk.chunk} cannot be replaced: {names} has no time index, so its rows of this window cannot"
             " be identified. Drop the tables, give --forget-ledger, and import them again.",
             chunk=chunk.chunk,
         )
+    return ChunkLoad(chunk, chunk.files, replace=True)
 
 
 def check_files(plan: RestorePlan) -> None:
@@ -373,16 +195,15 @@ def check_files(plan: RestorePlan) -> None:
         if kind in checked:
             continue
         checked.add(kind)
-        written = plan.source.documents[file.file.schema_id]
-        changed = changed_carriers(written, file.source, file.table)
+        changed = changed_carriers(plan.source.documents, file)
         if changed and not plan.same_kind:
             raise RestoreError(
                 f"{file.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
-                f" schema, and only a {written.database} database can read both. Restore into one.",
+                f" schema, and only a {plan.source.schema.database} database can read both. Restore into one.",
                 object=file.file.path,
             )
         if file.cut is not None:
-            table = as_carried(plan.tables[name], changed)
+            table = plan.table_of(file)
             file.cut.filter(pa.RecordBatch.from_pylist([], table.arrow_schema()), table)
 
 

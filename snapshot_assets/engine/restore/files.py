@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.protocol.source import AllRows, Rows, TimelessRows, WindowRows
-from snapshot_assets.databases.protocol.target import Reference
-from snapshot_assets.databases.protocol.target import parents_first as tables_parents_first
-from snapshot_assets.engine.files.read import TextOf, TextSchema
+from snapshot_assets.databases.protocol.target import Reference, parents_first
+from snapshot_assets.engine.files.read import TextSchema, text_schemas
 from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.format.actions import DataFile, Tombstone
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import time_text
-from snapshot_assets.format.windows import TimeRange, Window
+from snapshot_assets.format.windows import TimeRange
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.target import TargetLedger
 
 FileKey = tuple[TableName, str]
 """Identifies a file in the ledger: its table and its path."""
@@ -29,19 +32,16 @@ class TombstoneDeletions:
     """What tombstones delete of a revision's files. A tombstone that a file's statistics exclude deletes nothing of it.
 
     Args:
-        state: The state at the restored revision.
-        documents: Every schema that a file was written with, by id.
-        before: Tombstones by number, for each revision that the target's ledger names; older or newer than this one.
+        source: The restored revision.
+        ledger: The target's ledger, for the tombstones of the revisions that it names, older or newer than this one.
     """
 
-    def __init__(
-        self,
-        state: State,
-        documents: Mapping[int, DatabaseSchema],
-        before: Mapping[int, Mapping[int, Tombstone]],
-    ) -> None:
+    def __init__(self, source: RestoreSource, ledger: TargetLedger) -> None:
+        state, own = source.state, source.head.location_id
+        before = tombstones_at(source.head, [each.revision for each in ledger.records if each.location_id == own])
         every = {number: each for some in (*before.values(), state.tombstones) for number, each in some.items()}
         names = {TableName(each.schema, each.table) for each in every.values()}
+        documents = source.documents
         self._deletions = {name: deletions(state, name, written_schemas(documents, name), every) for name in names}
         self._now = frozenset(state.tombstones)
         self._before = {revision: frozenset(some) for revision, some in before.items()} | {state.revision: self._now}
@@ -91,11 +91,6 @@ class FilePlan:
     text: TextSchema | None = None
 
     @property
-    def source(self) -> TableName:
-        """The table's name in the snapshot."""
-        return TableName(self.file.schema, self.file.table)
-
-    @property
     def key(self) -> FileKey:
         """What identifies the file in the ledger."""
         return self.table.table_name, self.file.path
@@ -131,127 +126,66 @@ class ChunkFiles:
             tables=tuple(each for each in self.tables if each[0].table_name not in absent),
         )
 
-    @property
-    def table_names(self) -> list[str]:
-        """The names of its tables in the target."""
-        names = {plan.table.table_name for plan in self.files} | {table.table_name for table, _ in self.tables}
-        return [str(name) for name in sorted(names)]
-
-    @property
-    def unbounded(self) -> set[TableName]:
-        """Tables without a time index in the target, whose rows cannot be assigned to this chunk.
-
-        Such are tables that a user's own DataFrames made, and those whose times are text in another kind of database.
-        """
-        return {plan.table.table_name for plan in self.files} - {table.table_name for table, _ in self.tables}
-
 
 def chunk_files(
-    state: State,
-    tables: Mapping[TableName, Table],
-    filters: Filters,
-    target_tables: Sequence[Table],
-    deleted: TombstoneDeletions,
-    text_of: TextOf,
-) -> list[ChunkFiles]:
-    """Return the files to load of each chunk, in order of chunks.
+    source: RestoreSource, target_tables: Sequence[Table], deleted: TombstoneDeletions
+) -> tuple[ChunkFiles, ...]:
+    """Return the files to load of each chunk, in order of chunks; parents stand before children.
 
-    A time range leaves untimed tables whole. Rows without a time lie in no range.
-
-    Args:
-        state: The state at the restored revision.
-        tables: The selected tables, as the newest schema has them with their names in the target, by those that they
-            have in the snapshot.
-        filters: What restricts the restore.
-        target_tables: The tables as the target will hold them; those that are left out are not loaded.
-        deleted: What tombstones delete of the files.
-        text_of: What text files do not say about themselves.
+    A time range leaves untimed tables whole. Rows without a time lie in no range. Only tables of `target_tables`, as
+    the target will hold them, are loaded.
     """
-    header = state.header
+    state, filters, header = source.state, source.filters, source.state.header
     assert header is not None
-    time_range = None
+    zone, time_range = header.time_zone, None
     if filters.start is not None or filters.end is not None:
-        time_range = TimeFilter(filters.start, filters.end, header.time_zone)
-    timed = {table.table_name: table.time_index is not None for table in target_tables}
+        time_range = TimeFilter(filters.start, filters.end, zone)
+    target = {table.table_name: table for table in target_tables}
+    names = (table.table_name for table in source.schema.tables)
+    restored = {name: table for name, table in zip(names, source.tables, strict=True) if table.table_name in target}
+    timed = {name for name, table in restored.items() if target[table.table_name].time_index is not None}
     windowed = {
-        TableName(known.file.schema, known.file.table)
-        for known in state.live_files()
-        if known.file.chunk != UNTIMED_CHUNK
+        TableName(each.file.schema, each.file.table) for each in state.live_files() if each.file.chunk != UNTIMED_CHUNK
     }
-    restored = {
-        name: _RestoredTable(table, timed[table.table_name], name in windowed)
-        for name, table in tables.items()
-        if table.table_name in timed
-    }
+    text_of = text_schemas(header, source.documents)
     chunks = []
     for chunk in sorted(state.chunks):
         window = state.window(chunk) if chunk != UNTIMED_CHUNK else None
-        if window is None or time_range is None or time_range.overlaps(window.start, window.end):
-            chunks.append(_chunk_files(state, restored, chunk, window, time_range, deleted, text_of))
-    return chunks
-
-
-@dataclass(frozen=True)
-class _RestoredTable:
-    """A table that is restored.
-
-    Attributes:
-        table: As the newest schema has it.
-        timed: Whether the target's table has a time index too.
-        windowed: Whether windows have rows of it.
-    """
-
-    table: Table
-    timed: bool
-    windowed: bool
-
-
-def _chunk_files(
-    state: State,
-    restored: Mapping[TableName, _RestoredTable],
-    chunk: int,
-    window: Window | None,
-    time_range: TimeFilter | None,
-    deleted: TombstoneDeletions,
-    text_of: TextOf,
-) -> ChunkFiles:
-    assert state.header is not None
-    zone = state.header.time_zone
-    rows = {name: _rows_of(each, window, zone, time_range) for name, each in restored.items()}
-    covered = window is None or time_range is None or time_range.covers(window.start, window.end)
-    files, live = [], list(state.live_files(chunk))
-    for known in live:
-        each = restored.get(TableName(known.file.schema, known.file.table))
-        if each is None:
+        if window is not None and time_range is not None and not time_range.overlaps(window.start, window.end):
             continue
-        has_time = each.table.time_index is not None
-        if not (window is None and has_time and time_range is not None):
-            cut = time_range if has_time and not covered else None
-            gone = deleted.predicates(known.file)
-            files.append(FilePlan(known.file, each.table, zone, cut, gone, text_of(known.file)))
-    bounded = tuple((restored[name].table, which) for name, which in rows.items() if which is not None)
-    return ChunkFiles(chunk, tuple(files), bounded, "left_out" if len(files) < len(live) else "empty")
+        rows: dict[TableName, Rows]
+        if window is not None:
+            rows = dict.fromkeys(timed, WindowRows(window.start, window.end, zone))
+        else:
+            # Rows of windows cannot be told from these in a table without a time index.
+            rows = dict.fromkeys(restored.keys() - timed - windowed, AllRows())
+            rows |= dict.fromkeys(timed if time_range is None else (), TimelessRows())
+        covered = window is None or time_range is None or time_range.covers(window.start, window.end)
+        files, live = [], [each.file for each in state.live_files(chunk)]
+        for file in live:
+            table = restored.get(TableName(file.schema, file.table))
+            in_time = table is not None and table.time_index is not None
+            if table is None or (window is None and in_time and time_range is not None):
+                continue
+            cut = time_range if in_time and not covered else None
+            text = text_of(file) if file.schema_id in source.documents else None  # one whose schema is damaged: unread
+            files.append(FilePlan(file, table, zone, cut, deleted.predicates(file), text))
+        bounded = tuple((table, rows[name]) for name, table in restored.items() if name in rows)
+        without_files = "left_out" if len(files) < len(live) else "empty"
+        chunks.append(ChunkFiles(chunk, _parents_first(files), bounded, without_files))
+    return tuple(chunks)
 
 
-def _rows_of(each: _RestoredTable, window: Window | None, zone: str, time_range: TimeFilter | None) -> Rows | None:
-    """Return which of a table's rows belong to a chunk; None for none, or where they cannot be identified."""
-    if not each.timed:
-        return AllRows() if window is None and not each.windowed else None
-    if window is not None:
-        return WindowRows(window.start, window.end, zone)
-    return None if time_range is not None else TimelessRows()
-
-
-def parents_first(chunk: ChunkFiles) -> ChunkFiles:
-    """Return a chunk whose files stand in the order of foreign keys, parents before children."""
-    tables = {plan.table.table_name: plan.table for plan in chunk.files}
-    references = []
-    for name, table in tables.items():
-        for key in table.foreign_keys:
-            parent = key.referenced
-            references.append(Reference(key.name, name, name, parent, parent, match=""))
-    places = {name: place for place, name in enumerate(tables_parents_first(sorted(tables), references))}
-    return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: places[plan.table.table_name])))
+def _parents_first(files: Sequence[FilePlan]) -> tuple[FilePlan, ...]:
+    """Return the files of a chunk in the order of foreign keys, in which tables accept their rows."""
+    tables = {plan.table.table_name: plan.table for plan in files}
+    references = [
+        Reference(key.name, name, name, key.referenced, key.referenced, match="")
+        for name, table in tables.items()
+        for key in table.foreign_keys
+    ]
+    places = {name: place for place, name in enumerate(parents_first(sorted(tables), references))}
+    return tuple(sorted(files, key=lambda plan: places[plan.table.table_name]))
 
 
 def outside(state: State, filters: Filters) -> tuple[str, ...]:
@@ -262,41 +196,36 @@ def outside(state: State, filters: Filters) -> tuple[str, ...]:
     if not windows:
         return ("The snapshot has no windows: the time range selects no row of it, and tables without a time whole.",)
     start, end = filters.start or windows[0].start, filters.end or windows[-1].end
-    gaps = list(_gaps(start, end, [TimeRange(window.start, window.end) for window in windows]))
+    gaps, reached = list[TimeRange](), start
+    for window in windows:
+        if window.start >= end:
+            break
+        if window.start > reached:
+            gaps.append(TimeRange(reached, window.start))
+        reached = max(reached, window.end)
+    if reached < end:
+        gaps.append(TimeRange(reached, end))
     if not gaps:
         return ()
     has = f"it has rows from {time_text(windows[0].start)} to {time_text(windows[-1].end)}"
+    texts = [f"{time_text(gap.start)}/{time_text(gap.end)}" for gap in gaps]
     if gaps == [TimeRange(start, end)]:
-        return (f"The time range {_text(gaps[0])} lies outside the snapshot, so it selects no row with a time: {has}.",)
-    parts = ", ".join(map(_text, gaps[:3])) + (f" and {len(gaps) - 3} more" if len(gaps) > 3 else "")
+        return (f"The time range {texts[0]} lies outside the snapshot, so it selects no row with a time: {has}.",)
+    parts = ", ".join(texts[:3]) + (f" and {len(gaps) - 3} more" if len(gaps) > 3 else "")
     return (f"The snapshot has no window for a part of the time range, {parts}: {has}.",)
 
 
-def _gaps(start: datetime, end: datetime, covered: list[TimeRange]) -> Iterator[TimeRange]:
-    """Yield the parts of a range that are not covered, which are in order."""
-    for each in covered:
-        if each.start >= end:
-            break
-        if each.start > start:
-            yield TimeRange(start, each.start)
-        start = max(start, each.end)
-    if start < end:
-        yield TimeRange(start, end)
-
-
-def _text(span: TimeRange) -> str:
-    return f"{time_text(span.start)}/{time_text(span.end)}"
-
-
-def changed_carriers(written: DatabaseSchema, name: TableName, newest: Table) -> dict[str, Column]:
+def changed_carriers(documents: Mapping[int, DatabaseSchema], plan: FilePlan) -> dict[str, Column]:
     """Return the columns, as they were when a file was written, whose carrier changed since, as plans may ask for."""
+    document = documents[plan.file.schema_id]
     try:
-        old = {column.name: column for column in written.table(name).columns}
-    except KeyError:
+        written = document.table(TableName(plan.file.schema, plan.file.table))
+    except KeyError:  # an older schema without the table
         return {}
+    old = {column.name: column for column in written.columns}
     return {
         column.name: old[column.name]
-        for column in newest.columns
+        for column in plan.table.columns
         if column.name in old and old[column.name].carrier is not column.carrier
     }
 

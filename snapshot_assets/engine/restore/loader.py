@@ -23,7 +23,7 @@ from snapshot_assets.engine.jobs import Failures, MapRunner, first_failures, sha
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.damage import KEEP_GOING
 from snapshot_assets.engine.restore.decide import ChunkLoad, entry_of
-from snapshot_assets.engine.restore.files import FilePlan, as_carried, changed_carriers
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, RestoreFailedError, SnapshotError, TaskFailedError
 from snapshot_assets.format.relations import Table
@@ -253,44 +253,31 @@ class Loader:
         """Hash all files, then load the chunks without a damaged file; returns one outcome per chunk."""
         started, keep_going = time.monotonic(), self.plan.settings.keep_going
         try:
-            works = {load.chunk.chunk: [self._work(plan) for plan in load.plans] for load in loads}
+            works = {load.chunk.chunk: list(map(self._work, load.plans)) for load in loads}
             tasks = self._tasks([work for each in works.values() for work in each])
             errors: list[FileResult] = list(self.runner.map(hash_files, tasks))
             found = {each.damaged: str(each.error) for each in errors if each.damaged} if keep_going else {}
             loads = [load.without(found) for load in loads]
-            errors = [each for each in errors if each.damaged not in found]
-            failed = {result.chunk for result in errors}
+            results = [each for each in errors if each.damaged not in found]
+            failed = {result.chunk for result in results}
             left = {plan.file.path for load in loads for plan in load.left}
             works = {chunk: [work for work in some if work.plan.file.path not in left] for chunk, some in works.items()}
-            results = self._load([load for load in loads if load.chunk.chunk not in failed], works)
+            whole = [load for load in loads if load.chunk.chunk not in failed]
+            added = [work for load in whole if not load.replace for work in works[load.chunk.chunk]]
+            results += self.runner.map(load_files, self._tasks(added))
+            for load in (load for load in whole if load.replace):
+                chunk, record = load.chunk, self.plan.record
+                tables = tuple((self.plan.tables[table.table_name], rows) for table, rows in chunk.tables)
+                own = tuple(works[chunk.chunk])
+                task = ReplaceTask(self.address, self.store, own, chunk.chunk, record, tables)
+                results += self.runner.map(replace_chunk, [task])
         except SnapshotError as error:
             return [ChunkOutcome(load.chunk.chunk, "failed", error=error) for load in loads]
         per_byte = (time.monotonic() - started) / max(sum(load.bytes for load in loads), 1)
-        return [self._outcome(load, [*errors, *results], load.bytes * per_byte, found) for load in loads]
+        return [self._outcome(load, results, load.bytes * per_byte, found) for load in loads]
 
-    def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
-        plain = [work for load in loads if not load.replace for work in works[load.chunk.chunk]]
-        replacing = [
-            ReplaceTask(
-                self.address,
-                self.store,
-                tuple(works[load.chunk.chunk]),
-                load.chunk.chunk,
-                self.plan.record,
-                tuple((self.plan.tables[table.table_name], rows) for table, rows in load.chunk.tables),
-            )
-            for load in loads
-            if load.replace
-        ]
-        results = list(self.runner.map(load_files, self._tasks(plain)))
-        for task in replacing:
-            results += self.runner.map(replace_chunk, [task])
-        return results
-
-    def _work(self, plan: FilePlan) -> FileWork:
-        changed = changed_carriers(self.plan.source.documents[plan.file.schema_id], plan.source, plan.table)
-        table = as_carried(self.plan.tables[plan.table.table_name], changed)
-        return FileWork(plan, table, entry_of(plan, self.plan.record))
+    def _work(self, file: FilePlan) -> FileWork:
+        return FileWork(file, self.plan.table_of(file), entry_of(file, self.plan.record))
 
     def _tasks(self, works: Sequence[FileWork]) -> list[Task[FileWork]]:
         """Divide work into a task for each slot, of about equal bytes, keeping the order within each."""

@@ -6,7 +6,7 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -18,12 +18,20 @@ from snapshot_assets.databases.partitions import former_partitions
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.damage import KEEP_GOING, SHOWN, refuse_damage
-from snapshot_assets.engine.restore.decide import ChunkChanges, ChunkLoad, check_files, decide, numbered
-from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions, outside, tombstones_at
+from snapshot_assets.engine.restore.decide import ChunkLoad, change_of, check_files, decide
+from snapshot_assets.engine.restore.files import (
+    ChunkFiles,
+    FilePlan,
+    TombstoneDeletions,
+    as_carried,
+    changed_carriers,
+    outside,
+)
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource
-from snapshot_assets.engine.restore.steps import KeptStep, RestoreSteps
+from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import TargetLedger, resumed_record
+from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.schema_history import dropped_table, former_partition, left_out
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.kinds import capital
@@ -41,6 +49,7 @@ class RestorePlan:
     Attributes:
         settings: What it selects, and what it may do.
         source: The verified revision.
+        deleted: What tombstones delete of its files.
         definition: How the target creates the tables, and what is lost.
         record: The ledger's record of this restore, or the one it will get.
         resumed: Whether the ledger has the record already.
@@ -84,7 +93,7 @@ class RestorePlan:
     @property
     def finished(self) -> bool:
         """Whether the restore is finished, and the ledger still has every file."""
-        return self.record.finished and not any(self.missing(chunk) for chunk in self.chunks)
+        return self.record.finished and not any(map(self.ledger.missing, self.chunks))
 
     @property
     def ended(self) -> bool:
@@ -92,20 +101,10 @@ class RestorePlan:
         return self.record.finished and not any(self.loadable(chunk) for chunk in self.chunks)
 
     @property
-    def complete(self) -> bool:
-        """Whether the tables that could be made have exactly the chunks' rows, by what the target's ledger lists.
-
-        Files that are left out because of damage do not count.
-        """
-        return not any(self._changed_tables(chunk) or self.loadable(chunk) for chunk in self.chunks)
-
-    @property
     def lost(self) -> tuple[str, ...]:
         """What is not carried over, a sentence each."""
-        left_out = (
-            f"{capital(step.name)} was left out: the target lacks a function that it needs."
-            for step in self.steps.left_out()
-        )
+        views = map(capital, (step.name for step in self.steps.left_out()))
+        left_out = (f"{view} was left out: the target lacks a function that it needs." for view in views)
         return (*self.lost_for_ever, *left_out)
 
     @property
@@ -134,17 +133,15 @@ class RestorePlan:
         places = (part for table in self.definition.tables for part in former_partitions(table))
         former = (former_partition(part) for part in places if ObjectKey("partition", part) in made)
         edges = outside(self.state, self.source.filters)
-        older = self.source.older.warnings() if self.source.older else ()
-        return (*older, *edges, *dropped, *former, *gone, *self.differing, *self._unneeded_damage())
-
-    def _unneeded_damage(self) -> Iterator[str]:
-        """Yield the damage that keeps nothing from being restored; what repairs it, the fault says."""
-        needed = {each.file.path for each in chain(self.left, *map(self.missing, self.chunks))}
-        needed.update(self.source.older.faults if self.source.older else ())  # which its own warnings name
-        found = [text for path, text in self.damaged.items() if path not in needed]
-        yield from (f"Damage elsewhere: {text}" for text in found[:SHOWN])
-        if (more := len(found) - SHOWN) > 0:
-            yield f"{more:,} more objects are damaged; `snapshots export verify` names them."
+        older, needed = self.source.older, {each.file.path for each in self.left}
+        needed.update(each.file.path for chunk in self.chunks for each in self.ledger.missing(chunk))
+        needed.update(older.faults if older else ())  # its own warnings name them
+        damage = [text for path, text in self.damaged.items() if path not in needed]
+        damaged = [f"Damage elsewhere: {text}" for text in damage[:SHOWN]]
+        if (more := len(damage) - SHOWN) > 0:
+            damaged.append(f"{more:,} more objects are damaged; `snapshots export verify` names them.")
+        of_schema = older.warnings() if older else ()
+        return (*of_schema, *edges, *dropped, *former, *gone, *self.differing, *damaged)
 
     @cached_property
     def left(self) -> tuple[FilePlan, ...]:
@@ -154,7 +151,7 @@ class RestorePlan:
         left: list[FilePlan] = []
         for chunk in self.chunks:
             made = chunk.without(self.absent)
-            files = made.files if self._changes.of(chunk).reason else self.missing(made)
+            files = made.files if change_of(self, chunk).reason else self.ledger.missing(made)
             left += ChunkLoad(chunk, files).without(self.damaged).left
         return tuple(left)
 
@@ -189,10 +186,6 @@ class RestorePlan:
         made = [step for step in pending if step.name not in self.foreseen]
         return [step for step in made if self.rehearsal.would_make(step.statements)]
 
-    def kept(self) -> list[KeptStep]:
-        """Return what the target had and is left as it was, and what is left out because of it."""
-        return self.steps.kept(self.foreseen)
-
     @cached_property
     def tables(self) -> Mapping[TableName, Table]:
         """The tables as the target holds them."""
@@ -203,9 +196,9 @@ class RestorePlan:
         """The chunks by their ids."""
         return {chunk.chunk: chunk for chunk in self.chunks}
 
-    def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
-        """Return the files of a chunk that the ledger lacks."""
-        return self.ledger.missing(chunk)
+    def table_of(self, file: FilePlan) -> Table:
+        """Return a file's table as the target holds it, with the carriers of the file's columns."""
+        return as_carried(self.tables[file.table.table_name], changed_carriers(self.source.documents, file))
 
     def expected_rows(self, file: FilePlan) -> int:
         """Return how many rows a file brings; for a file that is not loaded whole, only the ledger has the number."""
@@ -223,19 +216,16 @@ class RestorePlan:
     def loadable(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks, of tables that could be made, unless they are left out."""
         left = self.left_places
-        wanted = self.missing(chunk.without(self.absent))
+        wanted = self.ledger.missing(chunk.without(self.absent))
         return tuple(plan for plan in wanted if (chunk.chunk, plan.table.table_name) not in left)
 
     def written(self) -> list[TableName]:
         """Return the tables whose rows the restore adds or replaces."""
         replaced = {
-            table.table_name for each in self.chunks if self._changes.of(each).reason for table, _ in each.tables
+            table.table_name for each in self.chunks if change_of(self, each).reason for table, _ in each.tables
         }
-        return sorted(replaced | {file.table.table_name for each in self.chunks for file in self.missing(each)})
-
-    @cached_property
-    def _changes(self) -> ChunkChanges:
-        return ChunkChanges(self.source.head, self.state, self.ledger, self.deleted, self.record)
+        missing = chain.from_iterable(map(self.ledger.missing, self.chunks))
+        return sorted(replaced | {file.table.table_name for file in missing})
 
     @property
     def incomplete(self) -> frozenset[TableName]:
@@ -244,12 +234,10 @@ class RestorePlan:
         Rows that are left out because of damage do not count.
         """
         lacking = {file.table.table_name for each in self.chunks for file in self.loadable(each)}
-        return frozenset(lacking.union(*map(self._changed_tables, self.chunks)))
-
-    def _changed_tables(self, chunk: ChunkFiles) -> set[TableName]:
-        """Return the tables whose rows of a chunk are to be replaced, or their ledger rows renewed."""
-        changed = self._changes.of(chunk).tables
-        return {name for name in changed if (chunk.chunk, name) not in self.left_places}
+        for chunk in self.chunks:  # rows to replace, and ledger rows to renew
+            changed = change_of(self, chunk).tables
+            lacking.update(name for name in changed if (chunk.chunk, name) not in self.left_places)
+        return frozenset(lacking)
 
     @property
     def waiting(self) -> frozenset[TableName]:
@@ -265,11 +253,9 @@ class RestorePlan:
         return frozenset(waiting)
 
     def choose(self, only: Iterable[int] = (), again: Iterable[int] = ()) -> RestorePlan:
-        """Return the plan for some chunks, after checking that each can be restored.
+        """Return the plan for the chunks `only`, by default for all, after checking that each can be restored.
 
-        Args:
-            only: Chunk ids; empty for all.
-            again: Ids of chunks to replace, whatever the ledger lists.
+        Those of `again` are replaced, whatever the ledger lists.
 
         Raises:
             RestoreError: The revision lacks a chunk. Or a chunk changed and may not be replaced, or is carried in a
@@ -278,29 +264,7 @@ class RestorePlan:
             PlanError: Rows are to be filtered by a time that is carried as text.
         """
         chosen = replace(self, only=frozenset(only), again=frozenset(again))
-        chosen._check_chunks()
-        needed = {plan.file.path for load in chosen.loads for plan in load.plans} & self.damaged.keys()
-        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(needed)], KEEP_GOING)
-        check_files(chosen)
-        return chosen
-
-    @cached_property
-    def loads(self) -> tuple[ChunkLoad, ...]:
-        """What is done with each chosen chunk; `choose` has checked it."""
-        selected = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
-        loads = (
-            decide(
-                chunk.without(self.absent) if self.tried else chunk,
-                self._changes,
-                again=chunk.chunk in self.again,
-                replace=self.settings.replace,
-            )
-            for chunk in selected
-        )
-        return tuple(load.without(self.damaged) if self.settings.keep_going else load for load in loads)
-
-    def _check_chunks(self) -> None:
-        unknown = sorted(self.only - {chunk.chunk for chunk in self.chunks} - {UNTIMED_CHUNK})
+        unknown = sorted(chosen.only - self.by_id.keys() - {UNTIMED_CHUNK})
         if unknown:
             pinned = self.resumed and not self.finished
             why = ", which the target's unfinished import has pinned," if pinned else ""
@@ -310,6 +274,17 @@ class RestorePlan:
                 chunks=unknown,
                 revision=self.state.revision,
             )
+        needed = {plan.file.path for load in chosen.loads for plan in load.plans} & self.damaged.keys()
+        refuse_damage(self.source.location, [self.damaged[path] for path in sorted(needed)], KEEP_GOING)
+        check_files(chosen)
+        return chosen
+
+    @cached_property
+    def loads(self) -> tuple[ChunkLoad, ...]:
+        """What is done with each chosen chunk; `choose` has checked it."""
+        selected = (chunk for chunk in self.chunks if not self.only or chunk.chunk in self.only)
+        loads = (decide(self, chunk.without(self.absent) if self.tried else chunk) for chunk in selected)
+        return tuple(load.without(self.damaged) if self.settings.keep_going else load for load in loads)
 
     def with_ledger(self, ledger: TargetLedger) -> RestorePlan:
         """Return the plan for a newer state of the ledger; storage is not read.
@@ -323,23 +298,11 @@ class RestorePlan:
             ledger=ledger,
             record=resumed or self.record,
             resumed=resumed is not None,
-            deleted=deleted_rows(self.source, ledger),
+            deleted=TombstoneDeletions(self.source, ledger),
         ).reopen_for_tables()
-
-    @property
-    def reopened(self) -> bool:
-        """Whether the ledger still has the record as finished, though the plan adds tables that it left out."""
-        return not self.record.finished and replace(self.record, finished=True) in self.ledger.records
 
     def reopen_for_tables(self) -> RestorePlan:
         """Return the plan with its record as unfinished, if the restore was finished without some of its tables."""
         if not self.record.finished or not (self.steps.untried_tables or any(map(self.loadable, self.chunks))):
             return self
         return replace(self, record=replace(self.record, finished=False))
-
-
-def deleted_rows(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:
-    """Return what tombstones delete at the restored revision, and at those that the target's ledger names."""
-    own = source.head.location_id
-    before = tombstones_at(source.head, [each.revision for each in ledger.records if each.location_id == own])
-    return TombstoneDeletions(source.state, source.documents, before)

@@ -11,24 +11,14 @@ from snapshot_assets.databases.definition import Definition, Need, Rehearsal, St
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import RestoreRecord
-from snapshot_assets.engine.files.read import TextSchema, text_schemas
-from snapshot_assets.engine.restore.decide import PinnedWindows, check_windows
-from snapshot_assets.engine.restore.files import chunk_files
-from snapshot_assets.engine.restore.plan import RestorePlan, deleted_rows
-from snapshot_assets.engine.restore.refusals import (
-    lacking,
-    refuse,
-    schema_refusals,
-    table_refusals,
-    too_long,
-    unfit_values,
-)
+from snapshot_assets.engine.restore.files import TombstoneDeletions, chunk_files
+from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.refusals import lacking, refuse, target_refusals, too_long, unfit_values
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
-from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import IMPORT, TargetContents, definition_for, read_target, resumed_record
+from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
-from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.names import rule_of
 from snapshot_assets.storage.base import ObjectStore
 
@@ -71,7 +61,8 @@ def plan_restore(
     while True:
         definition = definition_for(source, address, target.steps(source.state.location_id))
         contents = read_target(target, source, definition)
-        plan, refusals = _make_plan(source, definition, contents, settings, same_kind)
+        plan = _make_plan(source, definition, contents, settings, same_kind)
+        refusals = list(target_refusals(plan, contents))
         needed, only_later = lacking(definition, contents)
         errors, rehearsal = list[SnapshotError](), Rehearsal()
         if not plan.resumed:  # a restore that is resumed has tried all of it
@@ -99,74 +90,55 @@ def plan_again(plan: RestorePlan, target: SqlTarget) -> RestorePlan:
         SnapshotError: The target refuses it; see `plan_restore`.
     """
     contents = read_target(target, plan.source, plan.definition)
-    again, refusals = _make_plan(plan.source, plan.definition, contents, plan.settings, plan.same_kind)
-    refuse(refusals)
+    again = _make_plan(plan.source, plan.definition, contents, plan.settings, plan.same_kind)
+    refuse(list(target_refusals(again, contents)))
     return again
 
 
 def _make_plan(
     source: RestoreSource, definition: Definition, contents: TargetContents, settings: RestoreSettings, same_kind: bool
-) -> tuple[RestorePlan, list[SnapshotError]]:
-    """Return the plan for what a target has, and the errors for which it refuses the plan.
+) -> RestorePlan:
+    """Return the plan for what a target has, with the ledger's record of the restore, or the one that it will get.
 
     Raises:
         SnapshotError: The ledger has a different restore, or does not fit the revision.
     """
     ledger = contents.ledger
-    resumed = resumed_record(ledger, source)
-    record = resumed or _new_record(source, definition, contents)
-    steps = RestoreSteps(definition, ledger, record, resumed is not None)
-    refusals = [
-        *schema_refusals(definition, contents, resumed=resumed is not None),
-        *table_refusals(contents, definition, steps, into_nonempty=settings.into_nonempty),
-    ]
-    deleted = deleted_rows(source, ledger)
-    of = text_schemas(source.state.header, source.documents)
-
-    def text_of(file: DataFile) -> TextSchema | None:
-        return of(file) if file.schema_id in source.documents else None  # a file whose schema is damaged is never read
-
-    tables = dict(zip((table.table_name for table in source.schema.tables), source.tables, strict=True))
-    chunks = tuple(chunk_files(source.state, tables, source.filters, definition.tables, deleted, text_of))
-    if resumed is None:
+    record = resumed_record(ledger, source)
+    resumed = record is not None
+    deleted = TombstoneDeletions(source, ledger)
+    chunks = chunk_files(source, definition.tables, deleted)
+    if record is None:
         windows = PinnedWindows.of(source.state, source.tables)
         check_windows(ledger, windows, {chunk.chunk for chunk in chunks}, source.state.revision)
-    plan = RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, same_kind)
-    return replace(plan, differing=tuple(contents.differing), damaged=source.damaged).reopen_for_tables(), refusals
-
-
-def _new_record(source: RestoreSource, definition: Definition, contents: TargetContents) -> RestoreRecord:
-    """Return what the ledger will record of a restore that starts."""
-    restore_id = uuid.uuid4().hex
-    created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
-    tables, earlier, existing = contents.ledger.tables, contents.ledger.earlier, contents.existing
-    own = contents.ledger.newest_of
-    of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
-    return RestoreRecord(
-        id=restore_id,
-        tag=f"{IMPORT}{restore_id[:12]}",
-        location_id=source.state.location_id,
-        location=source.location,
-        revision=source.state.revision,
-        checksum=source.checksum,
-        filters=source.filters.text(),
-        tables=tables,
-        made=tuple(sorted(created - set(existing))),
-        into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
-        windows=PinnedWindows.of(source.state, source.tables).text(),
-        stepwise=True,
-    )
+        restore_id = uuid.uuid4().hex
+        created = {each.table for each in (*definition.before, *definition.after) if each.table is not None}
+        existing = contents.existing
+        mixed = any(
+            name in existing and existing[name].has_rows for name in ledger.tables if name not in ledger.newest_of
+        )
+        record = RestoreRecord(
+            id=restore_id,
+            tag=f"{IMPORT}{restore_id[:12]}",
+            location_id=source.state.location_id,
+            location=source.location,
+            revision=source.state.revision,
+            checksum=source.checksum,
+            filters=source.filters.text(),
+            tables=ledger.tables,
+            made=tuple(sorted(created - set(existing))),
+            into_nonempty=mixed or any(each.into_nonempty for each in ledger.earlier),
+            windows=windows.text(),
+            stepwise=True,
+        )
+    plan = RestorePlan(settings, source, definition, ledger, record, resumed, deleted, chunks, same_kind)
+    return replace(plan, differing=tuple(contents.differing), damaged=source.damaged).reopen_for_tables()
 
 
 def rehearse(
     target: SqlTarget, statements: Sequence[Statement], missing: Sequence[Need]
 ) -> tuple[list[SnapshotError], Rehearsal]:
-    """Rehearse the statements of a restore.
-
-    Args:
-        target: The target.
-        statements: What the restore runs.
-        missing: Objects that are refused already: statements that fail because of them are not listed again.
+    """Rehearse the statements of a restore; those that fail because of `missing` objects are not listed again.
 
     Returns:
         The errors of statements without which rows cannot be loaded, for which a restore is refused; and the

@@ -26,16 +26,14 @@ from snapshot_assets.databases.definition import (
 )
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import ExistingTable, OtherType
-from snapshot_assets.engine.restore.files import as_carried, changed_carriers
 from snapshot_assets.engine.restore.loader import batches_of
 from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.engine.restore.steps import RestoreSteps
 from snapshot_assets.engine.restore.target import TargetContents
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError, TargetNotEmptyError
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted, some_text
 from snapshot_assets.storage.base import ObjectStore
 
@@ -57,15 +55,15 @@ def refuse(errors: Sequence[SnapshotError]) -> None:
         )
 
 
-def schema_refusals(definition: Definition, contents: TargetContents, *, resumed: bool) -> Iterator[SnapshotError]:
-    """Yield the errors of names that the target cannot hold, of its types, and of objects that its tables lack.
+def target_refusals(plan: RestorePlan, contents: TargetContents) -> Iterator[SnapshotError]:
+    """Yield the errors of names and types that the target cannot hold, of what it lacks, and of what its tables hold.
 
     A restore that is resumed has tried to create its schema already: its steps tell what it lacks.
     """
-    for sentence in (*definition.refused, *(() if resumed else contents.conflicts)):
+    for sentence in (*plan.definition.refused, *(() if plan.resumed else contents.conflicts)):
         yield RefusedImportError(sentence)
-    for_tables, _ = lacking(definition, contents)
-    if for_tables and not resumed:
+    for_tables, _ = lacking(plan.definition, contents)
+    if for_tables and not plan.resumed:
         yield RefusedImportError(
             f"The target lacks {counted(len(for_tables), 'object')} that tables need and that this import does not"
             " create. --with-code creates those that the snapshot has as code, such as functions. Or create them first,"
@@ -75,6 +73,8 @@ def schema_refusals(definition: Definition, contents: TargetContents, *, resumed
             + missing_lines(for_tables),
             missing=missing_facts(for_tables),
         )
+    yield from _unlike_tables(plan, contents)
+    yield from _rows_of_others(plan, contents)
 
 
 def lacking(definition: Definition, contents: TargetContents) -> tuple[list[Need], list[Need]]:
@@ -114,96 +114,24 @@ def missing_lines(missing: Iterable[Need]) -> str:
     return "\n".join(lines)
 
 
-def table_refusals(
-    contents: TargetContents, definition: Definition, steps: RestoreSteps, *, into_nonempty: bool
-) -> Iterator[SnapshotError]:
-    """Yield the errors of tables that are missing, differ from those of the snapshot, or have rows of others."""
-    yield from _dropped(contents, steps)
-    yield from _drawn_from(contents, definition, steps)
-    restored = contents.ledger.newest_of
-    filled: list[str] = []
-    alone: list[str] = []
-    for table in definition.tables:
-        existing = contents.existing.get(table.table_name)
-        if existing is not None:
-            yield from _other_columns(table.table_name, existing, {column.name for column in table.columns})
-            if existing.has_rows and table.table_name not in restored:
-                (filled if existing.mixes else alone).append(str(table.table_name))
-    yield from _other_types(contents.other_types)
-    if alone:
-        yield TargetNotEmptyError(
-            f"The target holds rows of {', '.join(alone)} that no import of this snapshot put there, and restored ones"
-            " may have the same numbers. Delete them, or restore without this table: name the others with --tables.",
-            tables=alone,
-        )
-    if filled and not into_nonempty:
-        yield TargetNotEmptyError(
-            f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"
-            " them, or import under other names with --map-table. With --into-nonempty rows are added to theirs: what"
-            " both have is then there twice, or violates their keys, and no chunk of them can be replaced later.",
-            tables=filled,
-        )
-
-
-def _drawn_from(contents: TargetContents, definition: Definition, steps: RestoreSteps) -> Iterator[SnapshotError]:
-    """Yield an error for each sequence of others from which a table that is created would draw its numbers."""
-    existing, results, location = contents.existing, steps.results, steps.record.location_id
-    if any(not each.stepwise and each.location_id == location for each in contents.ledger.records):
-        return  # an import of an earlier version may have made them
-    by_sequence: dict[TableName, list[TableName]] = {}
-    for sequence, table in definition.drawn:
-        result = results.get(f"sequence {sequence.dotted}")
-        if sequence in existing and table not in existing and not (result is not None and result.ours):
-            by_sequence.setdefault(sequence, []).append(table)
-    for sequence, tables in by_sequence.items():
-        yield RestoreError(
-            f"{existing[sequence].what.capitalize()} {sequence} is in the target, and no import of this snapshot made"
-            f" it: {_sorted(map(str, tables))} would draw its numbers from it. Rename it, or drop it if nothing uses"
-            " it; or restore into another schema with --map-schema.",
-            sequence=str(sequence),
-        )
-
-
-def _dropped(contents: TargetContents, steps: RestoreSteps) -> Iterator[SnapshotError]:
-    """Yield an error if a table is missing that a restore created or filled."""
-    filled = {entry.table for entry in contents.ledger.loaded}
-    tables = contents.ledger.tables
-    lacking = [name for name in tables if name not in contents.existing]
-    gone = sorted(name for name in lacking if name in filled or (steps.resumed and not steps.untried(name)))
+def _unlike_tables(plan: RestorePlan, contents: TargetContents) -> Iterator[SnapshotError]:
+    """Yield the errors of tables that are not there any more, and of those that are not as the restore makes them."""
+    filled = {entry.table for entry in plan.ledger.loaded}
+    absent = [name for name in plan.ledger.tables if name not in contents.existing]
+    gone = [name for name in absent if name in filled or (plan.resumed and not plan.steps.untried(name))]
     if gone:
-        names = _sorted(map(str, gone))
+        names = ", ".join(sorted(map(str, gone)))
         yield RestoreError(
             f"{names} is not there any more, though the target's ledger records that an import made it: it was dropped"
             " or renamed since. Bring it back, or drop the import's other tables too, give --forget-ledger, and import"
             " again.",
             tables=names,
         )
-
-
-def _other_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -> Iterator[SnapshotError]:
-    there = set(existing.columns)
-    if existing.what != "table":
-        yield RestoreError(
-            f"{name} is a {existing.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
-            " or choose other tables.",
-            table=table_text(name),
-        )
-    elif wanted != there:
-        yield RestoreError(
-            f"Table {name} is in the target with other columns: {_unlike(wanted, there)}. Alter it, or drop it and let"
-            " the import make it, or import under another name with --map-table.",
-            table=table_text(name),
-        )
-
-
-def _unlike(wanted: set[str], there: set[str]) -> str:
-    """Return which columns only one of the two tables has."""
-    halves = (("the target lacks", wanted - there), ("the snapshot lacks", there - wanted))
-    return ", and ".join(f"{what} {_sorted(map(printed_name, some))}" for what, some in halves if some)
-
-
-def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
-    if others := [each for each in others if each.limit is None]:
+    yield from _drawn_from(plan, contents)
+    for table in plan.definition.tables:
+        if table.table_name in contents.existing:
+            yield from _other_columns(table, contents.existing[table.table_name])
+    if others := [each for each in contents.other_types if each.limit is None]:
         some = "; ".join(
             f"{printed_name(*each.table, each.column)} is {each.found}, not {each.expected}" for each in others
         )
@@ -214,8 +142,63 @@ def _other_types(others: Sequence[OtherType]) -> Iterator[SnapshotError]:
         )
 
 
-def _sorted(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
+def _drawn_from(plan: RestorePlan, contents: TargetContents) -> Iterator[SnapshotError]:
+    """Yield an error for each sequence of others from which a table that is created would draw its numbers."""
+    existing, location = contents.existing, plan.record.location_id
+    if any(not each.stepwise and each.location_id == location for each in plan.ledger.records):
+        return  # an import of an earlier version may have made them
+    by_sequence: dict[TableName, list[TableName]] = {}
+    for sequence, table in plan.definition.drawn:
+        result = plan.ledger.steps.get(f"sequence {sequence.dotted}")
+        if sequence in existing and table not in existing and not (result is not None and result.ours):
+            by_sequence.setdefault(sequence, []).append(table)
+    for sequence, tables in by_sequence.items():
+        yield RestoreError(
+            f"{existing[sequence].what.capitalize()} {sequence} is in the target, and no import of this snapshot made"
+            f" it: {', '.join(sorted(map(str, tables)))} would draw its numbers from it. Rename it, or drop it if"
+            " nothing uses it; or restore into another schema with --map-schema.",
+            sequence=str(sequence),
+        )
+
+
+def _other_columns(table: Table, existing: ExistingTable) -> Iterator[SnapshotError]:
+    name, wanted, there = table.table_name, {column.name for column in table.columns}, set(existing.columns)
+    if existing.what != "table":
+        yield RestoreError(
+            f"{name} is a {existing.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
+            " or choose other tables.",
+            table=table_text(name),
+        )
+    elif wanted != there:
+        halves = (("the target lacks", wanted - there), ("the snapshot lacks", there - wanted))
+        unlike = [f"{what} {', '.join(sorted(map(printed_name, some)))}" for what, some in halves if some]
+        yield RestoreError(
+            f"Table {name} is in the target with other columns: {', and '.join(unlike)}. Alter it, or drop it and let"
+            " the import make it, or import under another name with --map-table.",
+            table=table_text(name),
+        )
+
+
+def _rows_of_others(plan: RestorePlan, contents: TargetContents) -> Iterator[SnapshotError]:
+    filled: list[str] = []
+    alone: list[str] = []
+    for name in plan.ledger.tables:
+        existing = contents.existing.get(name)
+        if existing is not None and existing.has_rows and name not in plan.ledger.newest_of:
+            (filled if existing.mixes else alone).append(str(name))
+    if alone:
+        yield TargetNotEmptyError(
+            f"The target holds rows of {', '.join(alone)} that no import of this snapshot put there, and restored ones"
+            " may have the same numbers. Delete them, or restore without this table: name the others with --tables.",
+            tables=alone,
+        )
+    if filled and not plan.settings.into_nonempty:
+        yield TargetNotEmptyError(
+            f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"
+            " them, or import under other names with --map-table. With --into-nonempty rows are added to theirs: what"
+            " both have is then there twice, or violates their keys, and no chunk of them can be replaced later.",
+            tables=filled,
+        )
 
 
 _PADDED = ("character(", "char(")
@@ -258,13 +241,12 @@ class _Column:
 
 def _count_unfit(store: ObjectStore, plan: RestorePlan, columns: Mapping[TableName, Sequence[_Column]]) -> None:
     """Read columns of the files that are to be loaded, by table, without damaged files and rows that are cut off."""
-    files = [file for chunk in plan.chunks for file in plan.missing(chunk) if file.file.path not in plan.damaged]
+    files = [file for chunk in plan.chunks for file in plan.ledger.missing(chunk) if file.file.path not in plan.damaged]
     for file in files:
         name = file.table.table_name
         some = [each for each in columns.get(name, ()) if not each.all_fit(file.file)]
         if some:
-            changed = changed_carriers(plan.source.documents[file.file.schema_id], file.source, file.table)
-            table = as_carried(plan.tables[name], changed)
+            table = plan.table_of(file)
             wanted = {each.name for each in some} | ({table.time_index} if file.cut else set())
             schema = pa.schema([column.arrow_field() for column in table.columns if column.name in wanted])
             for batch in batches_of(store, file, table, schema):
@@ -285,7 +267,8 @@ def too_long(store: ObjectStore, plan: RestorePlan, others: Iterable[OtherType])
     columns: dict[TableName, list[_Column]] = defaultdict(list)
     for other, column in shorter.items():
         columns[other.table].append(column)
-    _count_unfit(store, plan, columns)
+    if shorter:
+        _count_unfit(store, plan, columns)
     for other, column in shorter.items():
         if column.count:
             yield RestoreError(

@@ -1,57 +1,37 @@
 """Executes a restore: pins the revision, creates tables, loads chunks, creates keys, indexes and views.
 
 Dagster's assets, the command line and the tests use this one class; it needs Spark only through its runner. The
-ledger in the target decides what is loaded already, so every step can be repeated after a kill. The pin keeps what the
-restore needs from expiring before it has finished.
+ledger in the target decides what is loaded already, so every step can be repeated after a kill.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
-from snapshot_assets.catalog.catalog import Catalog, writable
-from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import open_target, target_module
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import SchemaStep
-from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.progress import Stage, silent
-from snapshot_assets.engine.restore.compare import check_rows, table_counts
 from snapshot_assets.engine.restore.damage import partly_restored
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
+from snapshot_assets.engine.restore.pin import pin, unpin
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.prepare import plan_again, plan_restore
+from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without_tables
 from snapshot_assets.engine.restore.target import TargetLedger
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
-from snapshot_assets.errors import (
-    ConditionalCreateUnsupportedError,
-    OtherImportError,
-    ReplicaError,
-    RestoreError,
-    RestoreFailedError,
-    SnapshotError,
-    StoreDeniedError,
-    TransientError,
-)
+from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
-
-if TYPE_CHECKING:
-    from snapshot_assets.engine.restore.source import RestoreSource
-
 
 _BEFORE, _AFTER = "making tables", "making keys, indexes and views"
 """Stages of a restore, before and after the rows."""
@@ -66,9 +46,11 @@ class RestoreRun:
         runner: Where tasks run; used only when there is something to load.
         parallelism: Jobs at a time; None asks the session. A target that allows one writer has one.
         slots: Tasks of one job; None for as many as the session runs at a time.
+        session: Returns the Spark session that is asked; None without Spark.
         plan: The plan, if there is one already; it is made on first use.
         pin_for: How long the revision stays pinned if the restore is killed; None until it is finished.
         changed: Whether it has made a step of the schema, or loaded rows.
+        stage: Takes how far the steps of the schema and the counts of rows are.
     """
 
     store: ObjectStore
@@ -154,9 +136,23 @@ class RestoreRun:
         """Record the restore, pin its revision, and make the steps before the rows."""
         if any(load.plans for load in plan.loads):
             self.runner.ready()
-        plan = plan if plan.resumed else self._record(plan)
-        if plan.reopened:
-            target.finish(plan.record, finished=False)
+        if not plan.resumed:
+            earlier = plan.ledger.earlier
+            recorded = target.begin(plan.record, earlier[-1].id if earlier else "")
+            if recorded.id == plan.record.id:
+                ledger = replace(plan.ledger, records=(*plan.ledger.records, recorded))
+                plan = replace(plan, ledger=ledger, resumed=True)
+            else:  # another run started meanwhile: resume it, or be refused
+                other = self._refresh(plan)
+                if not other.resumed:
+                    raise RestoreError(
+                        "Another import into the same tables started at the same moment, and differs from this one."
+                        " Run again.",
+                        other=recorded.id,
+                    )
+                plan = other.choose(plan.only, plan.again)
+        if not plan.record.finished and replace(plan.record, finished=True) in plan.ledger.records:
+            target.finish(plan.record, finished=False)  # it adds tables that it left out
         superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
         if not plan.source.contradicted:
             unpin(self.store, superseded.intersection(plan.source.head.tags))
@@ -175,21 +171,6 @@ class RestoreRun:
         self.changed = self.changed or any(each.made for each in results.values())
         return replace(plan, ledger=replace(plan.ledger, steps={**plan.ledger.steps, **results}), tried=True)
 
-    def _record(self, plan: RestorePlan) -> RestorePlan:
-        newest = plan.ledger.newest
-        with self.target() as target:
-            recorded = target.begin(plan.record, newest.id if newest else "")
-        if recorded.id == plan.record.id:
-            ledger = replace(plan.ledger, records=(*plan.ledger.records, recorded))
-            return replace(plan, ledger=ledger, resumed=True)
-        other = self._refresh(plan)  # another run started meanwhile: resume it, or be refused
-        if not other.resumed:
-            raise RestoreError(
-                "Another import into the same tables started at the same moment, and differs from this one. Run again.",
-                other=recorded.id,
-            )
-        return other.choose(plan.only, plan.again)
-
     def restore(self) -> Generator[ChunkOutcome, None, None]:
         """Load the chunks that `begin` was called for, or all; yields each outcome after the last file is committed.
 
@@ -200,18 +181,27 @@ class RestoreRun:
             SnapshotError: Nothing was loaded; see `begin`.
         """
         plan = self.plan if self.plan is not None and self._started else self.begin()
+        if renewals := [load.renewal for load in plan.loads if load.renewal is not None]:
+            # Files of these chunks were only compacted.
+            old = [entry for each in renewals for entry in each.old]
+            new = [entry for each in renewals for entry in each.new]
+            with self.target() as target:
+                target.renew(plan.record, old, new)
+            self.plan = plan = replace(plan, ledger=plan.ledger.renewed(renewals))
         in_order = target_module(self.address).ONE_WRITER or plan.has_foreign_keys
+        chunks = 1 if in_order else self.parallelism
+        tasks = 1 if in_order else self.slots
         loader = Loader(
             self.store,
             self.address,
             self.runner,
             plan,
-            parallelism=(lambda: 1) if in_order else self._parallelism,
-            slots=(lambda: 1) if in_order else self._slots,
+            parallelism=lambda: chunks or (parallel_chunks(self.session()) if self.session else 1),
+            slots=lambda: tasks or (parallel_tasks(self.session()) if self.session else 2),
             retry=self.retry,
         )
         try:
-            for outcome in loader.run(self._renew(plan).loads):
+            for outcome in loader.run(plan.loads):
                 self.changed = self.changed or outcome.changed
                 if outcome.damaged and self.plan is not None:
                     self.plan = replace(self.plan, damaged={**self.plan.damaged, **outcome.damaged})
@@ -237,29 +227,10 @@ class RestoreRun:
         tables = sorted(name for name, new in plan.source.names.items() if new in lacking)  # by the snapshot's names
         return without_tables(error, tables, failed) if tables and plan.incomplete < set(plan.ledger.tables) else error
 
-    def _renew(self, plan: RestorePlan) -> RestorePlan:
-        """Record the current files of chunks whose files were only compacted."""
-        renewals = [load.renewal for load in plan.loads if load.renewal is not None]
-        if renewals:
-            old = [entry for each in renewals for entry in each.old]
-            new = [entry for each in renewals for entry in each.new]
-            with self.target() as target:
-                target.renew(plan.record, old, new)
-            self.plan = plan = replace(plan, ledger=plan.ledger.renewed(renewals))
-        return plan
-
-    def _parallelism(self) -> int:
-        return self.parallelism or (parallel_chunks(self.session()) if self.session else 1)
-
-    def _slots(self) -> int:
-        return self.slots or (parallel_tasks(self.session()) if self.session else 2)
-
     def check_rows(self, plan: RestorePlan, *, added: bool = False) -> None:
         """Check that the target holds the rows that its ledger lists, before a run that loads nothing or little.
 
-        Args:
-            plan: The restore, for the chunks that are counted.
-            added: Whether more rows than were loaded are an error too, if the plan loads nothing.
+        With `added`, more rows than were loaded are an error too, if the plan loads nothing.
 
         Raises:
             RestoreError: It does not; names the tables, with rows found and rows expected.
@@ -274,11 +245,7 @@ class RestoreRun:
     def finish(self, *, unpin: bool = True) -> bool:
         """Create keys, indexes and views, and unpin the revision, if all chunks are loaded.
 
-        Args:
-            unpin: Whether the revision is unpinned; otherwise the caller calls `unpin`.
-
-        Returns:
-            Whether the restore is finished now.
+        Returns whether the restore is finished now. Without `unpin`, the caller unpins the revision.
 
         Raises:
             SchemaIncompleteError: It is finished, except for steps of the schema that failed, now or before.
@@ -287,7 +254,7 @@ class RestoreRun:
         """
         with self.target() as target:
             plan = self._refresh(self.plan if self.plan is not None and self._started else self.begin())
-            if not plan.complete:
+            if plan.incomplete:
                 if plan.left_of_chosen:
                     raise partly_restored(plan, self.failed_steps())
                 return False
@@ -336,64 +303,3 @@ class RestoreRun:
         plan = self.current()
         with self.target() as target:
             return table_counts(target, plan, self.stage)
-
-
-_LOG = logging.getLogger(__name__)
-_UNWRITABLE = (StoreDeniedError, ConditionalCreateUnsupportedError, ReplicaError)
-
-
-def pin(store: ObjectStore, record: RestoreRecord, source: RestoreSource, ttl: timedelta | None) -> bool:
-    """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only or a replica.
-
-    Nothing is committed to a log that objects contradict. Newer transactions than those of `source` are read here.
-
-    Returns:
-        Whether the tag exists.
-
-    Raises:
-        VersionNotFoundError: The revision expired.
-    """
-    if source.contradicted:
-        return False
-    catalog = Catalog(store, source.head.copy())
-    existing = catalog.refresh().tags.get(record.tag)
-    if existing is not None and existing.pin.revision == record.revision:
-        return True  # a location that is read-only by now needs no write
-    try:
-        # Opening the location for writing would read the log again, which the plan has verified to its end.
-        probed = writable(store, single_writer=False, clock=lambda: datetime.now(UTC))
-        create_tag(Catalog(probed, catalog.state), record.tag, record.revision, ttl)
-    except ReplicaError:
-        _LOG.warning(
-            "%s is a replica, so revision %s is not pinned while it is imported: do not replicate to it with --delete.",
-            store.uri,
-            record.revision,
-        )
-        return False
-    except _UNWRITABLE as error:
-        _LOG.warning(
-            "%s cannot be written to, so revision %s is not pinned while it is imported: do not expire it. %s",
-            store.uri,
-            record.revision,
-            scrub(str(error)),
-        )
-        return False
-    return True
-
-
-def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:
-    """Delete tags of restores; returns those that are held, or that remain because the location is read-only."""
-    left = list(tags)
-    try:
-        catalog = Catalog.open_for_writing(store) if left else None
-        if catalog is not None:
-            held = held_tags(catalog.state.pins).keys() & set(left)
-            for tag in [tag for tag in left if tag not in held]:
-                delete_tag(catalog, tag)
-                left.remove(tag)
-    except _UNWRITABLE as error:
-        existing = Catalog.open(store).state.tags
-        left = [tag for tag in left if tag in existing]
-        if left:
-            _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
-    return left

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +31,7 @@ from snapshot_assets.errors import (
     OtherImportError,
     PlanError,
 )
+from snapshot_assets.format.actions import Begin, Rebuilt, Rollback, SchemaAdded
 from snapshot_assets.format.name_texts import shell_word, written_name
 from snapshot_assets.format.names import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
@@ -38,6 +39,11 @@ from snapshot_assets.storage.base import ObjectStore
 
 _LARGE_OBJECTS = "large_objects"
 """The option of the table that large objects are exported as."""
+
+_WrittenTable = tuple[Table, DatabaseSchema]
+"""A table as a schema has it that rows of it were exported with, and that schema."""
+
+_ALTERING = (Begin, SchemaAdded, Rebuilt, Rollback)
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,12 @@ class RestoreSource:
         items: list[Table | View] = [*self.schema.tables, *self.schema.views]
         return {item.table_name: self.filters.renaming.table(item.table_name) for item in items}
 
+    @cached_property
+    def altering(self) -> list[int]:
+        """The revisions after which any chunk may have rows or columns that it did not have before."""
+        events = self.head.events
+        return [each.revision for each in events if any(isinstance(action, _ALTERING) for action in each.actions)]
+
 
 def open_source(
     store: ObjectStore,
@@ -109,9 +121,9 @@ def open_source(
     state = head.at(revision)
     assert state.newest_seal is not None
     older = refuse_needed_damage(store, damage, scan, state, settings)
-    documents = _read_documents(store, state, older)
-    schema, filters, lost, dropped = _choose_tables(state, documents, settings.filters, records, in_target)
     damaged = {each.object: each.message for each in damage}
+    documents, unreadable = _read_documents(store, state, older, damaged)
+    schema, filters, lost, dropped = _choose_tables(state, documents, settings.filters, records, in_target)
     return RestoreSource(
         location=store.uri,
         head=head,
@@ -122,7 +134,7 @@ def open_source(
         lost=lost,
         dropped=dropped,
         filters=filters,
-        damaged=damaged | dict(_without_document(state, documents, damaged)) | dict(older.faults if older else {}),
+        damaged={**damaged, **unreadable, **(older.faults if older else {})},
         contradicted=any(contradicts_log(scan, error) for _, error in scan.faults),
         older=older,
     )
@@ -140,17 +152,19 @@ def _choose_tables(
     Returns:
         `schema`, `filters`, `lost` and `dropped` of `RestoreSource`.
     """
-    written = _written_tables(state, documents)
-    newest, dropped = documents[state.schema_id], _dropped_tables(documents[state.schema_id], written)
+    written, newest = _written_tables(state, documents), documents[state.schema_id]
+    there = {table.table_name for table in newest.tables}
+    # As the last schema has them; a table that no intact schema has is left out.
+    dropped = [found[0] for name, found in written.items() if found and name not in there]
     whole = _with_tables(newest, dropped)
     filters = spell_filters(given, whole, records, in_target)
-    every = _with_tables(newest, [each for each in dropped if each.table.table_name in filters.tables])
+    every = _with_tables(newest, [(table, each) for table, each in dropped if table.table_name in filters.tables])
     schema, lost = _select(every, filters, {item.table_name for item in (*whole.tables, *whole.views)})
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
     check_renaming(filters.renaming, every, chosen)
-    left = () if filters.tables else (each.table.table_name for each in dropped)
+    left = () if filters.tables else (table.table_name for table, _ in dropped)
     selection = Selection(filters.schemas, exclude_tables=filters.exclude_tables, names=rule_of(newest.database))
-    older = {name: [each.table for each in some] for name, some in written.items()}
+    older = {name: [table for table, _ in some] for name, some in written.items()}
     return (
         with_former_partitions(schema, newest, older),
         filters,
@@ -159,29 +173,27 @@ def _choose_tables(
     )
 
 
-def _read_documents(store: ObjectStore, state: State, older: OlderSchema | None) -> dict[int, DatabaseSchema]:
+def _read_documents(
+    store: ObjectStore, state: State, older: OlderSchema | None, damaged: Mapping[str, str]
+) -> tuple[dict[int, DatabaseSchema], dict[str, str]]:
     """Return by id the newest schema or what takes its place, and those of live files and chunks that are whole.
 
     A compaction writes rows of an older schema with a newer one, so both count. A rebuilt log may lack the older one.
+    The second value has the undamaged data files whose schema is damaged, each with its fault.
     """
     newest = older.document if older else read_schema(store, state.schemas[state.schema_id])
     documents = {state.schema_id: newest}
-    wanted = state.files.schema_ids().union(exported_with(state).values()) & state.schemas.keys()
+    of_files = state.files.schema_ids()
+    wanted = of_files.union(exported_with(state).values()) & state.schemas.keys()
     for number in sorted(wanted - documents.keys()):
         with suppress(DamageError, ObjectNotFoundError):  # verification reports it
             documents[number] = read_schema(store, state.schemas[number])
-    return documents
-
-
-def _without_document(
-    state: State, documents: Mapping[int, DatabaseSchema], damaged: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """Yield the data files whose schema is damaged, with its fault."""
-    lacking = state.files.schema_ids() - documents.keys()
-    for known in state.live_files() if lacking else ():
-        if known.file.schema_id in lacking and known.file.path not in damaged:
-            faults = [damaged[ref.path] for ref in state.schemas[known.file.schema_id].files if ref.path in damaged]
-            yield known.file.path, f"The schema that {known.file.path} was written with is damaged: {' '.join(faults)}"
+    unreadable = {}
+    for file in (each.file for each in state.live_files()) if of_files - documents.keys() else ():
+        if file.schema_id not in documents and file.path not in damaged:
+            faults = [damaged[ref.path] for ref in state.schemas[file.schema_id].files if ref.path in damaged]
+            unreadable[file.path] = f"The schema that {file.path} was written with is damaged: {' '.join(faults)}"
+    return documents, unreadable
 
 
 def _choose_revision(
@@ -230,10 +242,8 @@ def check_unfinished(newest: RestoreRecord, revision: int) -> None:
 def _select(schema: DatabaseSchema, filters: Filters, known: Iterable[TableName]) -> tuple[DatabaseSchema, list[str]]:
     """Return the documents that the filters choose, and a sentence for each view that reads something else.
 
-    Args:
-        schema: The newest schema, with the dropped tables that the filters name.
-        filters: What is chosen.
-        known: Tables and views that the filters may name: those of the schema, and dropped ones.
+    The schema is the newest one, with the dropped tables that the filters name; `known` has every table and view that
+    they may name.
     """
     items: list[Table | View] = [*schema.tables, *schema.views]
     relations = {item.table_name for item in items}
@@ -259,17 +269,9 @@ def _select(schema: DatabaseSchema, filters: Filters, known: Iterable[TableName]
     narrowed = bool(filters.schemas or filters.tables)
     kept = [item for item in schema.schemas if not narrowed or item.name in used]
     if filters.tables:  # it does not change sequences that no column uses
-        kept = [
-            item.model_copy(
-                update={"options": {key: value for key, value in item.options.items() if key != "sequences"}}
-            )
-            for item in kept
-        ]
-    selected = {
-        "schemas": tuple(kept),
-        "tables": tables,
-        "views": tuple(complete),
-    }
+        others = [{key: value for key, value in item.options.items() if key != "sequences"} for item in kept]
+        kept = [item.model_copy(update={"options": each}) for item, each in zip(kept, others, strict=True)]
+    selected = {"schemas": tuple(kept), "tables": tables, "views": tuple(complete)}
     return schema.model_copy(update=selected), lost
 
 
@@ -290,14 +292,6 @@ def _without_broken(
     return remaining
 
 
-@dataclass(frozen=True)
-class _WrittenTable:
-    """A table as a schema has it that rows of it were exported with, and that schema."""
-
-    table: Table
-    schema: DatabaseSchema
-
-
 def _written_tables(state: State, documents: Mapping[int, DatabaseSchema]) -> dict[TableName, list[_WrittenTable]]:
     """Return how the schemas have each table that its live rows were exported with, the newest first."""
     exported = exported_with(state)
@@ -309,27 +303,14 @@ def _written_tables(state: State, documents: Mapping[int, DatabaseSchema]) -> di
     written = {}
     for name, some in sorted(ids.items()):
         kept = [each for each in sorted(some & documents.keys(), reverse=True) if name in tables[each]]
-        written[name] = [_WrittenTable(tables[each][name], documents[each]) for each in kept]
+        written[name] = [(tables[each][name], documents[each]) for each in kept]
     return written
-
-
-def _dropped_tables(
-    newest: DatabaseSchema, written: Mapping[TableName, Sequence[_WrittenTable]]
-) -> list[_WrittenTable]:
-    """Return the tables that the newest schema lacks, though there are files of them, as the last schema has them.
-
-    A table that no intact schema has is left out.
-    """
-    there = {table.table_name for table in newest.tables}
-    return [found[0] for name, found in written.items() if found and name not in there]
 
 
 def _with_tables(newest: DatabaseSchema, dropped: Sequence[_WrittenTable]) -> DatabaseSchema:
     """Return the newest schema with tables that it lacks."""
-    added = {each.table.schema_name for each in dropped} - {each.name for each in newest.schemas}
-    schemas = {item.name: item for each in dropped for item in each.schema.schemas if item.name in added}
-    update = {
-        "schemas": (*newest.schemas, *(schemas[name] for name in sorted(schemas))),
-        "tables": tuple(sorted((*newest.tables, *(each.table for each in dropped)), key=lambda each: each.table_name)),
-    }
-    return newest.model_copy(update=update)
+    added = {table.schema_name for table, _ in dropped} - {each.name for each in newest.schemas}
+    schemas = {item.name: item for _, schema in dropped for item in schema.schemas if item.name in added}
+    tables = sorted((*newest.tables, *(table for table, _ in dropped)), key=lambda table: table.table_name)
+    every = (*newest.schemas, *(schemas[name] for name in sorted(schemas)))
+    return newest.model_copy(update={"schemas": every, "tables": tuple(tables)})

@@ -80,7 +80,7 @@ class KeptStep:
 
 @dataclass(frozen=True)
 class RestoreSteps:
-    """The steps of a definition, and what the target's ledger records of them; see `RestorePlan`."""
+    """The steps of a definition; `ledger.steps` has the latest result of each that was tried. See `RestorePlan`."""
 
     definition: Definition
     ledger: TargetLedger
@@ -96,11 +96,6 @@ class RestoreSteps:
     def after(self) -> tuple[SchemaStep, ...]:
         """All steps after the last row."""
         return steps_of(self.definition.after)
-
-    @property
-    def results(self) -> Mapping[str, StepResult]:
-        """The latest result of each step that was tried, by its name."""
-        return self.ledger.steps
 
     def pending_before(self) -> list[SchemaStep]:
         """Return the steps that are to be made before rows are loaded."""
@@ -119,7 +114,7 @@ class RestoreSteps:
             if self._pending(step) or (changed and step.always and self._own(step)):
                 pending.append(step)
                 remade |= {step.table} if step.remakes_table else set()
-            elif step.table in remade and (result := self.results.get(step.name)) and result.made:
+            elif step.table in remade and (result := self.ledger.steps.get(step.name)) and result.made:
                 pending.append(step.again())
         return pending
 
@@ -128,7 +123,7 @@ class RestoreSteps:
 
         Not those of tables, whose rows would not be loaded, not those that rows prevent, and no comments on either.
         """
-        never = {step.name for step in self.any_failed if step.holds_rows or self.results[step.name].violated}
+        never = {step.name for step in self.any_failed if step.holds_rows or self.ledger.steps[step.name].violated}
         return [
             step
             for step in self.any_failed
@@ -146,12 +141,13 @@ class RestoreSteps:
         return [statement for step in own for statement in step.statements]
 
     def _pending(self, step: SchemaStep) -> bool:
-        result = self.results.get(step.name)
+        result = self.ledger.steps.get(step.name)
         if result is not None and result.failed:
             return True
         if self.resumed and self.record.finished:
             # A view is left out while a function that it calls is missing; by now it may be there.
-            return result is not None and result.status == "skipped" and step.table in self._views
+            skipped = result is not None and result.status == "skipped"
+            return skipped and any(each.makes_view and each.table == step.table for each in self.after)
         made = result is not None and result.made and result.import_id == self.record.id
         return self._own(step) and (step.always or not made)
 
@@ -172,26 +168,25 @@ class RestoreSteps:
         return self._made.union(*(record.made for record in self.ledger.records))
 
     @cached_property
-    def _views(self) -> frozenset[TableName]:
-        return frozenset(step.table for step in self.after if step.makes_view and step.table is not None)
-
-    @cached_property
     def absent(self) -> frozenset[TableName]:
         """Tables whose rows cannot be loaded, because the table or a partition could not be made."""
-        failed = (step for step in self.before if step.holds_rows and self._has_failed(step))
-        return frozenset(step.table for step in failed if step.table is not None)
+        return frozenset(step.table for step in self.any_failed if step.holds_rows and step.table is not None)
 
     @property
     def untried_tables(self) -> bool:
         """Whether no run has tried to make some of the restore's tables: they were left out."""
         own = self._made if self.record.stepwise else ()
-        return any(each.makes_relation and each.table in own and each.name not in self.results for each in self.before)
+        return any(
+            each.makes_relation and each.table in own and each.name not in self.ledger.steps for each in self.before
+        )
 
     def untried(self, table: TableName) -> bool:
         """Return whether the restore still has to create a table, because it failed to, or was killed before."""
         if table not in self._made or not self.record.stepwise:
             return False
-        results = [self.results.get(each.name) for each in self.before if each.makes_relation and each.table == table]
+        results = [
+            self.ledger.steps.get(each.name) for each in self.before if each.makes_relation and each.table == table
+        ]
         return not any(result is not None and result.made for result in results)
 
     def made(self) -> list[SchemaStep]:
@@ -199,7 +194,7 @@ class RestoreSteps:
         return [
             step
             for step in (*self.before, *self.after)
-            if (result := self.results.get(step.name)) and result.made and result.import_id == self.record.id
+            if (result := self.ledger.steps.get(step.name)) and result.made and result.import_id == self.record.id
         ]
 
     def left_out(self) -> list[SchemaStep]:
@@ -209,60 +204,46 @@ class RestoreSteps:
             for step in self.after
             if step.makes_view
             and self._own(step)
-            and (result := self.results.get(step.name))
+            and (result := self.ledger.steps.get(step.name))
             and result.status == "skipped"
         ]
 
     def kept(self, foreseen: Mapping[str, StepResult]) -> list[KeptStep]:
         """Return what the target had, and no import made, and the steps that were left out because of it."""
-        kept, results = [], {**self.results, **foreseen}
+        kept, results = [], {**self.ledger.steps, **foreseen}
         for step in (*self.before, *self.after):
             result = results.get(step.name)
-            if result is None and step.table not in (None, *self._of_imports) and not step.always:
-                part = () if step.makes_relation else (Left.PART, f"The target had {step.table}.")
+            if result is None:
+                if step.table not in (None, *self._of_imports) and not step.always:
+                    part = (Left.THERE, "") if step.makes_relation else (Left.PART, f"The target had {step.table}.")
+                    kept.append(KeptStep(step.name, step.kind, *part))
+            elif result.kept or (result.ours and result.message):
+                owners = [each for each in map(str, step.key.owners) if each in results and results[each].kept]
+                # Of a partition that a table of the target refused, the result has the server's message.
+                why = Left.REFUSED if step.kind == "partition" and result.message else Left.THERE
+                part = (Left.PART, f"The target had {owners[0]}.") if owners else (why, result.message)
                 kept.append(KeptStep(step.name, step.kind, *part))
-            elif result is not None and (result.kept or (result.ours and result.message)):
-                kept.append(_kept(step, result, results))
         return [each for each in kept if each.kind != "schema"]
 
     def failed(self, target: SqlTarget) -> list[FailedStep]:
         """Return the steps that could not be made, with the statements to run by hand in their order."""
+        failed = [(step, self.ledger.steps[step.name]) for step in self.any_failed]
         return [
             FailedStep(step.name, step.kind, result.message, target.by_hand(step), result.violated)
-            for step in self.any_failed
-            if (result := self.results.get(step.name)) is not None
+            for step, result in failed
         ]
 
-    @property
+    @cached_property
     def any_failed(self) -> list[SchemaStep]:
         """The steps that could not be made, in their order."""
-        return [step for step in (*self.before, *self.after) if self._has_failed(step)]
-
-    def _has_failed(self, step: SchemaStep) -> bool:
-        result = self.results.get(step.name)
-        return result is not None and result.failed
-
-
-def _kept(step: SchemaStep, result: StepResult, results: Mapping[str, StepResult]) -> KeptStep:
-    """Return a step that was left out, by its result."""
-    owners = map(str, step.key.owners)
-    if owner := next((each for each in owners if each in results and results[each].kept), None):
-        return KeptStep(step.name, step.kind, Left.PART, f"The target had {owner}.")
-    # Of a partition that a table of the target refused, the result has the server's message.
-    why = Left.REFUSED if step.kind == "partition" and result.message else Left.THERE
-    return KeptStep(step.name, step.kind, why, result.message)
+        results, steps = self.ledger.steps, (*self.before, *self.after)
+        return [step for step in steps if step.name in results and results[step.name].failed]
 
 
 def without_tables(
     error: RestoreFailedError, tables: Sequence[TableName], failed: Sequence[FailedStep]
 ) -> RestoreFailedError:
-    """Return the error of chunks that failed, for a restore that has finished all other tables.
-
-    Args:
-        error: The error of the chunks.
-        tables: The tables that lack rows, by the snapshot's names.
-        failed: The steps of the schema that failed.
-    """
+    """Return the error of chunks that failed, for a restore that has finished all but some tables of the snapshot."""
     names, patterns = ", ".join(map(str, tables)), shell_word(",".join(written_name(*each) for each in tables))
     steps = f" {_failed_text(failed)}." if failed else ""
     return RestoreFailedError(

@@ -38,6 +38,7 @@ class TargetLedger:
     """A target's ledger of some tables.
 
     Attributes:
+        tables: The tables, by their names in the target.
         records: Every restore into the target, oldest first.
         loaded: Files of one location that were loaded into the tables.
         steps: How the latest tries of schema steps ended in imports of that location, by name.
@@ -63,11 +64,6 @@ class TargetLedger:
     def earlier(self) -> tuple[RestoreRecord, ...]:
         """The restores into any of the tables, oldest first."""
         return tuple(record for record in self.records if set(self.tables) & set(record.tables))
-
-    @property
-    def newest(self) -> RestoreRecord | None:
-        """The newest restore into any of the tables."""
-        return self.earlier[-1] if self.earlier else None
 
     @cached_property
     def newest_of(self) -> Mapping[TableName, RestoreRecord]:
@@ -140,11 +136,7 @@ def read_target(target: SqlTarget, source: RestoreSource, definition: Definition
 def definition_for(source: RestoreSource, address: DatabaseAddress, steps: Mapping[str, StepResult]) -> Definition:
     """Return how a target creates a schema, converted through Arrow types if the target is of another kind.
 
-    Args:
-        source: What is restored.
-        address: The target.
-        steps: Steps that were made before, by name: tables that were made with the other choice of `expressions` stay
-            as they are.
+    Tables stay as they are that earlier `steps`, by name, made with the other choice of `expressions`.
 
     Raises:
         RestoreError: Code is asked for, and source and target are not both PostgreSQL.
@@ -194,7 +186,7 @@ def resumed_record(ledger: TargetLedger, source: RestoreSource) -> RestoreRecord
     """
     for record in {record.id: record for record in ledger.newest_of.values()}.values():
         _check_record(record, ledger, source)
-    newest = ledger.newest
+    newest = ledger.earlier[-1] if ledger.earlier else None
     if newest is None or newest.revision != source.state.revision:
         return None
     return newest if source.filters.continues(newest.filters) else None
@@ -218,12 +210,9 @@ def _check_record(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSo
             filters=newest.filters,
         )
     check_unfinished(newest, source.state.revision)
-    if not filters.continues(newest.filters):
-        _check_other_names(newest, ledger, source)
-
-
-def _check_other_names(newest: RestoreRecord, ledger: TargetLedger, source: RestoreSource) -> None:
-    """Refuse tables that a restore with other new names filled from other tables, or has not filled yet."""
+    if filters.continues(newest.filters):
+        return
+    # Only the new names differ: no table may have been filled from another one, and each must be filled by now.
     names = renaming_of(newest.filters)
     for old, new in source.names.items():
         if ledger.newest_of.get(new) == newest and names.table(old) != new:

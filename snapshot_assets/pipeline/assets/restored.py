@@ -228,7 +228,7 @@ class RestoreReport:
 
     def row_counts(self) -> None:
         """Report the results of the checks of row counts."""
-        from snapshot_assets.engine.restore.compare import differences
+        from snapshot_assets.engine.restore.row_counts import differences
 
         plan = self._run.current()
         with self._run.target() as target:
@@ -283,7 +283,7 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tu
 
     The ledger names the revision that was restored: a newer one may be sealed by now.
     """
-    from snapshot_assets.engine.restore.compare import differences
+    from snapshot_assets.engine.restore.row_counts import differences
 
     run = snapshots_of(context).restore_run(plan.name)
     restore_plan = run.current(recorded=True)

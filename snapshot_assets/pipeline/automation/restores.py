@@ -26,7 +26,7 @@ from snapshot_assets.pipeline.dagster.runs import failed_before, why_to_wait
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from snapshot_assets.engine.restore.compare import ComparedRows
+    from snapshot_assets.engine.restore.drill import ComparedRows
     from snapshot_assets.engine.restore.plan import RestorePlan
 
 _SECONDS = 60
@@ -139,7 +139,7 @@ def drill_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
 
 def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> dict[str, Any]:
     """Have the drill, and return its metadata."""
-    from snapshot_assets.engine.restore.compare import drill, newest_tag
+    from snapshot_assets.engine.restore.drill import drill, newest_tag
 
     started, snapshots = time.monotonic(), snapshots_of(context)
     version = config.version or newest_tag(Catalog.open(snapshots.store(plan.name)).require_snapshot())

@@ -27,7 +27,7 @@ from snapshot_assets.catalog.state.pins import refuse_changes
 from snapshot_assets.catalog.state.retained import PinEnd
 from snapshot_assets.catalog.state.totals import revision_summaries
 from snapshot_assets.catalog.status import location_status
-from snapshot_assets.engine.restore.run import unpin
+from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.errors import (
     ConflictError,
     DocumentError,

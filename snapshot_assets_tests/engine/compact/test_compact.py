@@ -72,7 +72,8 @@ def orphans(place):
     return [fault.object for fault in faults(place) if fault.kind == "orphan"]
 
 
-def test_many_files_become_one_of_each_table_with_the_same_rows_sorted_by_time(scattered):
+def test_many_files_become_one_of_each_table_with_the_same_rows_sorted_by_time_and_sealed(scattered):
+    before = head(scattered).newest_seal
     outcomes = compact(scattered.store)
     assert sorted(outcomes) == FILLED
     state = head(scattered)
@@ -85,12 +86,6 @@ def test_many_files_become_one_of_each_table_with_the_same_rows_sorted_by_time(s
             assert times == sorted(times, key=lambda time: (time is None, time or 0))
     assert {known.file.table for known in state.live_files(0)} == {"places", "readings", "events"}
     assert all(known.file.columns and known.file.row_groups for known in state.live_files())
-
-
-def test_the_newest_sealed_state_is_the_compacted_one_and_nothing_is_left_to_repair(scattered):
-    before = head(scattered).newest_seal
-    outcomes = compact(scattered.store)
-    state = head(scattered)
     assert state.sealed
     assert state.newest_seal.revision == max(outcome.revision for outcome in outcomes.values())
     assert state.newest_seal.seal.rows_outside == before.seal.rows_outside
@@ -172,7 +167,9 @@ def test_what_is_named_is_compacted_whole_and_nothing_else(scattered):
     assert Reader(scattered.folder).faults == []
 
 
-def test_what_cannot_be_compacted_is_named(scattered):
+def test_what_cannot_be_compacted_is_named(scattered, tmp_path):
+    with pytest.raises(NoSnapshotError):
+        planned(Place(scattered.source, tmp_path / "nothing").store)
     with pytest.raises(UnknownRelationError, match=r"no table main\.nothing"):
         planned(scattered.store, tables=(TableName("main", "nothing"),))
     with pytest.raises(PlanError, match="has no chunk 9; the last one is 6"):
@@ -180,11 +177,6 @@ def test_what_cannot_be_compacted_is_named(scattered):
     with pytest.raises(PlanError, match=r"main\.readings has no primary key"):
         compact(scattered.store, tables=(TableName("main", "readings"),), dedupe="primary_key")
     assert compact(scattered.store, chunks=(EMPTY_WINDOW,)) == {}
-
-
-def test_nothing_is_compacted_where_there_is_nothing(place):
-    with pytest.raises(NoSnapshotError):
-        planned(place.store)
 
 
 def test_receipts_say_what_was_compacted_and_older_ones_stay_while_they_tell_more(scattered):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from snapshot_assets.databases.open import open_database, open_target
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
@@ -22,6 +24,9 @@ from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.faults.source import TIMES
+
+only_duckdb = pytest.mark.parametrize("kind", ["duckdb"])
+"""Marks tests of rules that are the same for every kind of database; see the fixture `pair`."""
 
 
 @dataclass
@@ -140,3 +145,17 @@ def execute(database: Into | str, *statements: str) -> None:
         with client(uri) as run:
             for statement in statements:
                 run(statement)
+
+
+def flip(path: Path) -> bytes:
+    """Flip a bit in the middle of a file; returns what it held."""
+    good = path.read_bytes()
+    half = len(good) // 2
+    path.write_bytes(good[:half] + bytes([good[half] ^ 1]) + good[half + 1 :])
+    return good
+
+
+def only(folder: Path, pattern: str) -> Path:
+    """Return the one file of a folder that a pattern matches."""
+    [path] = folder.glob(pattern)
+    return path

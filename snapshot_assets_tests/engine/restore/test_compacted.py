@@ -50,23 +50,23 @@ def nothing_was_loaded(done: Restored) -> bool:
 
 @pytest.mark.slow
 def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_files(
-    scattered: Place, into: Into
+    scattered: Place, duck: Into
 ) -> None:
-    into.restore(scattered.store)
-    before = known(into, scattered)
+    duck.restore(scattered.store)
+    before = known(duck, scattered)
     compact(scattered.store)
     assert before != live(scattered)
-    assert not into.restore(scattered.store, [1]).finished
-    assert nothing_was_loaded(into.restore(scattered.store))
-    assert known(into, scattered) == live(scattered)
-    importers = {file.import_id for file in ledger(into, scattered) if file.path not in before}
-    assert importers == {into.imports()[-1].id}
-    assert into.differences(scattered.source, IN_RANGE) == {}
-    assert nothing_was_loaded(into.restore(scattered.store))
+    assert not duck.restore(scattered.store, [1]).finished
+    assert nothing_was_loaded(duck.restore(scattered.store))
+    assert known(duck, scattered) == live(scattered)
+    importers = {file.import_id for file in ledger(duck, scattered) if file.path not in before}
+    assert importers == {duck.imports()[-1].id}
+    assert duck.differences(scattered.source, IN_RANGE) == {}
+    assert nothing_was_loaded(duck.restore(scattered.store))
     add_rows(scattered.source)
     scattered.export(chunks=[2], replace=True)
-    assert into.restore(scattered.store, replace=True).outcomes[2].status == "replaced"
-    assert into.differences(scattered.source, IN_RANGE) == {}
+    assert duck.restore(scattered.store, replace=True).outcomes[2].status == "replaced"
+    assert duck.differences(scattered.source, IN_RANGE) == {}
 
 
 def test_several_compactions_are_followed_to_newer_versions_only(imported: Place, duck: Into) -> None:

@@ -142,17 +142,6 @@ def test_duplicates_that_a_compaction_removed_are_a_change(doubled: Place, duck:
     assert duck.tables()["items"].num_rows == 20
 
 
-def test_duplicates_and_deleted_rows_are_both_a_change(doubled: Place, duck: Into) -> None:
-    delete(doubled, "id < 2", ITEMS)
-    duck.restore(doubled.store, replace=True)
-    delete(doubled, "id = 19", ITEMS)
-    compact(doubled.store, dedupe="primary_key")
-    with pytest.raises(RestoreError, match=r"left out rows: the target has 21 rows of main\.items, this revision 17"):
-        duck.restore(doubled.store)
-    duck.restore(doubled.store, replace=True)
-    assert sorted(duck.tables()["items"]["id"].to_pylist()) == list(range(2, 19))
-
-
 def test_rows_that_came_and_went_between_two_imports_are_a_change(place: Place, duck: Into) -> None:
     """As many rows were added as a compaction left out."""
     place.sql("CREATE TABLE items (id INTEGER, moment TIMESTAMPTZ)")

@@ -19,10 +19,8 @@ from snapshot_assets_tests.faults.store import FaultyStore
 def test_a_restore_reads_the_log_once_and_documents_twice(
     exported: Place, duck: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "snapshot_assets.engine.restore.run.pin", lambda *_: None
-    )  # a tag's manifest is made from the log
-    monkeypatch.setattr("snapshot_assets.engine.restore.run.unpin", lambda *_: None)
+    for name in ("pin", "unpin"):  # a tag's manifest is made from the log
+        monkeypatch.setattr(f"snapshot_assets.engine.restore.run.{name}", lambda *_: None)
     store = FaultyStore(exported.store)
     done = duck.restore(store)
     assert done.finished
@@ -45,18 +43,22 @@ def test_the_plan_follows_the_ledger_without_reading_the_location(exported: Plac
     assert not planned.ledger.loaded  # a plan does not change
 
 
-@pytest.fixture
-def resumable(imported: Place, duck: Into) -> Into:
-    """A target whose tables existed before, with a restore of chunk 1 that was cut off."""
+@pytest.mark.slow
+def test_a_ledger_that_is_dropped_after_the_plan_was_made_makes_the_rows_those_of_others(
+    imported: Place, duck: Into
+) -> None:
+    """A person may confirm a plan long after it was made."""
     forget(duck)
-    empty(duck)
-    duck.restore(imported.store, [1], finish=False)
-    return duck
-
-
-def empty(duck: Into) -> None:
-    for table in duck.tables():
+    for table in duck.tables():  # which existed before a restore that is cut off
         execute(duck, f"DELETE FROM main.{table}")
+    duck.restore(imported.store, [1], finish=False)
+    run = duck.run(imported.store)
+    run.prepare()
+    before = duck.tables()
+    forget(duck)
+    with pytest.raises(TargetNotEmptyError, match="readings"):
+        run.begin()
+    assert (duck.imports(), duck.tables()) == ([], before)
 
 
 def forget(duck: Into) -> None:
@@ -64,36 +66,10 @@ def forget(duck: Into) -> None:
         target.forget()
 
 
-@pytest.mark.slow
-def test_a_ledger_that_is_dropped_after_the_plan_was_made_makes_the_rows_those_of_others(
-    imported: Place, resumable: Into
-) -> None:
-    """A person may confirm a plan long after it was made."""
-    run = resumable.run(imported.store)
+def test_a_restore_that_created_the_tables_after_the_plan_was_made_is_resumed(exported: Place, duck: Into) -> None:
+    run = duck.run(exported.store)
     run.prepare()
-    before = resumable.tables()
-    forget(resumable)
-    with pytest.raises(TargetNotEmptyError, match="readings"):
-        run.begin()
-    assert (resumable.imports(), resumable.tables()) == ([], before)
-
-
-@pytest.mark.slow
-def test_rows_that_others_add_after_the_plan_was_made_are_refused(imported: Place, resumable: Into) -> None:
-    forget(resumable)
-    empty(resumable)
-    run = resumable.run(imported.store)
-    run.prepare()
-    execute(resumable, "INSERT INTO main.readings (t) VALUES ('2025-01-02 00:00:00Z')")
-    with pytest.raises(TargetNotEmptyError, match="readings"):
-        run.begin()
-    assert resumable.imports() == []
-
-
-def test_a_restore_that_created_the_tables_after_the_plan_was_made_is_resumed(exported: Place, into: Into) -> None:
-    run = into.run(exported.store)
-    run.prepare()
-    others = into.restore(exported.store, [1], finish=False)
+    others = duck.restore(exported.store, [1], finish=False)
     assert run.begin().record.id == others.plan.record.id
     assert 1 not in {each.chunk for each in run.restore() if each.rows}
     assert run.finish()

@@ -13,14 +13,14 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.engine.restore.compare import compare
+from snapshot_assets.engine.restore.drill import compare
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, OtherImportError, PlanError, RestoreError, UnknownRelationError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute, unequal_rows
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute, flip, only, unequal_rows
 from snapshot_assets_tests.faults.source import add_rows
 
 pytestmark = pytest.mark.slow
@@ -62,19 +62,19 @@ def test_renamed_tables_get_every_row_once_and_a_second_run_has_nothing_to_do(ex
 
 
 def test_other_names_are_another_restore_which_shares_only_the_tables_of_equal_names(
-    exported: Place, into: Into
+    exported: Place, duck: Into
 ) -> None:
-    into.restore(exported.store)
-    second = into.restore(exported.store, filters=READINGS)
+    duck.restore(exported.store)
+    second = duck.restore(exported.store, filters=READINGS)
     assert second.finished
     loaded = {file.table for file in second.plan.ledger.loaded}
     assert loaded == {TableName("main", "places"), TableName("main", "events")}
-    third = into.restore(exported.store, filters=renamed(readings=TableName("main", "r3")))
+    third = duck.restore(exported.store, filters=renamed(readings=TableName("main", "r3")))
     assert third.finished
     for names in ("again", "r3", "readings"):
-        assert wrong(exported, into, readings=names, places="places", events="events") == {}
+        assert wrong(exported, duck, readings=names, places="places", events="events") == {}
     for filters in (None, READINGS):
-        once_more = into.restore(exported.store, filters=filters)
+        once_more = duck.restore(exported.store, filters=filters)
         assert (once_more.rows, once_more.finished) == (0, True)
         assert all(expected == found for expected, found in once_more.run.check_counts().values())
 
@@ -119,18 +119,18 @@ def test_unknown_names_and_two_tables_of_one_name_are_refused_before_anything_is
     assert not Path(duck.uri.removeprefix("duckdb://")).exists()
 
 
-def test_changed_chunks_and_deleted_rows_of_renamed_tables_are_replaced(exported: Place, into: Into) -> None:
-    into.restore(exported.store, filters=READINGS)
+def test_changed_chunks_and_deleted_rows_of_renamed_tables_are_replaced(exported: Place, duck: Into) -> None:
+    duck.restore(exported.store, filters=READINGS)
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
     with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files.*--replace"):
-        into.restore(exported.store, filters=READINGS)
-    done = into.restore(exported.store, filters=READINGS, replace=True)
+        duck.restore(exported.store, filters=READINGS)
+    done = duck.restore(exported.store, filters=READINGS, replace=True)
     assert [chunk for chunk, each in done.outcomes.items() if each.status == "replaced"] == [2]
-    assert wrong(exported, into, readings="again") == {}
+    assert wrong(exported, duck, readings="again") == {}
     delete_rows(Catalog.open_for_writing(exported.store), TableName("main", "readings"), "sensor = 's0'")
-    assert into.restore(exported.store, filters=READINGS, replace=True).finished
-    assert "s0" not in into.tables()["again"]["sensor"].to_pylist()
+    assert duck.restore(exported.store, filters=READINGS, replace=True).finished
+    assert "s0" not in duck.tables()["again"]["sensor"].to_pylist()
 
 
 def test_rows_of_others_in_the_new_table_are_refused_and_those_in_the_old_one_are_not(
@@ -172,15 +172,11 @@ def test_names_that_differ_in_case_alone_are_told_apart_by_a_new_name(
 
 
 def test_the_whole_snapshot_is_hashed_before_the_first_row(exported: Place, duck: Into) -> None:
-    [victim] = exported.folder.glob("data/6/main.readings*.parquet")
-    data = bytearray(victim.read_bytes())
-    data[len(data) // 2] ^= 1
-    victim.write_bytes(data)
+    good = flip(victim := only(exported.folder, "data/6/main.readings*.parquet"))
     with pytest.raises(DamageError, match=r"nothing was restored.*data/6/main\.readings"):
         duck.restore(exported.store, verify_first=True)
     assert not Path(duck.uri.removeprefix("duckdb://")).exists()
-    data[len(data) // 2] ^= 1
-    victim.write_bytes(data)
+    victim.write_bytes(good)
     assert duck.restore(exported.store, verify_first=True).finished
 
 

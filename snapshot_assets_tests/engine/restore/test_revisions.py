@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.engine.restore.compare import differences
 from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.row_counts import differences
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import PlanError, RestoreError
 from snapshot_assets.format.relations import TableName

@@ -74,18 +74,6 @@ def test_rows_that_were_deleted_come_back_after_a_rollback_that_undeletes(
     assert duck.differences(then, IN_RANGE) == {}
 
 
-def test_rows_that_a_compaction_left_out_come_back(imported: Place, duck: Into, then: str) -> None:
-    first = head(imported)
-    delete(imported, FIRST_DAYS)
-    compact(imported.store)
-    duck.restore(imported.store, replace=True)
-    back(imported, first, undelete=True)
-    with pytest.raises(RestoreError, match=r"Give --replace"):
-        duck.restore(imported.store)
-    duck.restore(imported.store, replace=True)
-    assert duck.differences(then, IN_RANGE) == {}
-
-
 def test_a_rollback_to_a_compaction_restores_its_rows(imported: Place, duck: Into, then: str) -> None:
     compact(imported.store)
     compacted = head(imported)

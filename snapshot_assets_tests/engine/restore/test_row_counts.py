@@ -58,14 +58,14 @@ def test_the_remedy_names_the_other_imports_that_it_forgets(exported: Place, duc
     assert exported.store.uri in str(raised.value)
 
 
-def test_windows_with_missing_rows_are_reported(exported: Place, into: Into) -> None:
-    restored(into, exported)
-    execute(into, "DELETE FROM main.readings WHERE t >= '2025-01-02 00:00:00Z' AND t < '2025-01-03 06:00:00Z'")
-    execute(into, "DELETE FROM main.readings WHERE t IS NULL")
+def test_windows_with_missing_rows_are_reported(exported: Place, duck: Into) -> None:
+    restored(duck, exported)
+    execute(duck, "DELETE FROM main.readings WHERE t >= '2025-01-02 00:00:00Z' AND t < '2025-01-03 06:00:00Z'")
+    execute(duck, "DELETE FROM main.readings WHERE t IS NULL")
     with pytest.raises(
         RestoreError, match=r"are there \(other rows than loaded in chunks 0, 2, 3\)\. They were"
     ) as raised:
-        check(into, exported)
+        check(duck, exported)
     assert raised.value.attributes["tables"] == ["main.readings"]
 
 

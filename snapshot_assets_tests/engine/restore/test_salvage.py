@@ -20,24 +20,11 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.continuous import FIRST, PLAN
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored, execute, unequal_rows
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored, execute, flip, only, unequal_rows
 from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
 THIRD = "NOT ({0} >= '2025-01-03' AND {0} < '2025-01-04')"
 """Rows outside of the window of chunk 3."""
-
-
-def flip(path: Path, at: int | None = None) -> bytes:
-    """Flip a bit of a file, in its middle by default; returns what it held."""
-    good = path.read_bytes()
-    place = len(good) // 2 if at is None else at
-    path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
-    return good
-
-
-def only(folder: Path, pattern: str) -> Path:
-    [path] = folder.glob(pattern)
-    return path
 
 
 @pytest.fixture
@@ -134,14 +121,14 @@ def _partly(into: Into, place: Place) -> tuple[Restored, PartlyRestoredError]:
     "damage", [flip, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])], ids=["bit", "gone", "short"]
 )
 def test_keep_going_leaves_out_the_window_of_the_damaged_table_alone(
-    exported: Place, into: Into, damage: Callable[[Path], object]
+    exported: Place, duck: Into, damage: Callable[[Path], object]
 ) -> None:
     victim = only(exported.folder, "data/3/main.readings*.parquet")
     good = victim.read_bytes()
     damage(victim)
-    done, error = _partly(into, exported)
+    done, error = _partly(duck, exported)
     without = f"({IN_RANGE['readings']}) AND (t IS NULL OR {THIRD.format('t')})"
-    assert into.differences(exported.source, {**IN_RANGE, "readings": without}) == {}
+    assert duck.differences(exported.source, {**IN_RANGE, "readings": without}) == {}
     [left] = error.attributes["left_out"]
     assert (left["table"], left["window"]) == ("main.readings", "2025-01-03T00:00:00Z/2025-01-04T00:00:00Z")
     assert left["rows"] == sum(
@@ -155,16 +142,16 @@ def test_keep_going_leaves_out_the_window_of_the_damaged_table_alone(
     assert "damaged objects, which `snapshots export verify` names, back from a copy" in str(error)
     assert {chunk for chunk, outcome in done.outcomes.items() if outcome.status == "incomplete"} == {3}
     assert all(expected == found for expected, found in done.run.check_counts().values())
-    assert not into.imports()[0].finished
-    again, _ = _partly(into, exported)  # nothing changed meanwhile
+    assert not duck.imports()[0].finished
+    again, _ = _partly(duck, exported)  # nothing changed meanwhile
     assert again.rows == 0
 
     victim.write_bytes(good)
-    done = into.restore(exported.store)
+    done = duck.restore(exported.store)
     assert done.finished
     assert done.rows == left["rows"]
-    assert into.differences(exported.source, IN_RANGE) == {}
-    assert into.imports()[0].finished
+    assert duck.differences(exported.source, IN_RANGE) == {}
+    assert duck.imports()[0].finished
     assert read_state(exported.store).tags == {}
 
 
@@ -238,27 +225,27 @@ def test_a_foreign_key_whose_rows_are_left_out_fails_by_itself_and_is_made_later
     assert all(expected == found for expected, found in done.run.check_counts().values())
 
 
-def test_replacing_keeps_the_rows_of_a_table_whose_new_files_are_damaged(exported: Place, into: Into) -> None:
+def test_replacing_keeps_the_rows_of_a_table_whose_new_files_are_damaged(exported: Place, duck: Into) -> None:
     """No other table of the window waits for them, and counts expect the rows that were kept."""
-    into.restore(exported.store)
+    duck.restore(exported.store)
     exported.sql("UPDATE readings SET value = value + 1; DELETE FROM readings WHERE sensor = 's0'")
     exported.sql("UPDATE events SET moment = moment + INTERVAL 1 SECOND")
     before = set(exported.folder.glob("data/3/*.parquet"))
     exported.export(chunks=[3], replace=True)
     [victim] = set(exported.folder.glob("data/3/main.readings*")) - before
     good = flip(victim)
-    old = into.tables()["readings"].num_rows
-    run = into.run(exported.store, replace=True, keep_going=True)
+    old = duck.tables()["readings"].num_rows
+    run = duck.run(exported.store, replace=True, keep_going=True)
     run.begin()
     outcomes = {each.chunk: each.status for each in run.restore()}
     assert outcomes[3] == "incomplete"
     with pytest.raises(PartlyRestoredError):
         run.finish()
-    assert into.tables()["readings"].num_rows == old
+    assert duck.tables()["readings"].num_rows == old
     assert all(expected == found for expected, found in run.check_counts().values())
     assert run.current().incomplete == frozenset()
     victim.write_bytes(good)
-    assert into.restore(exported.store, replace=True).finished
+    assert duck.restore(exported.store, replace=True).finished
 
 
 def test_rows_that_a_tombstone_deletes_stay_if_their_file_is_damaged(exported: Place, duck: Into) -> None:
@@ -284,17 +271,17 @@ def _damage_newest(place: Place, document: str = "tables.json") -> tuple[Path, b
     return path, flip(path)
 
 
-def test_an_intact_older_schema_takes_the_place_of_the_damaged_newest_one(place: Place, into: Into) -> None:
+def test_an_intact_older_schema_takes_the_place_of_the_damaged_newest_one(place: Place, duck: Into) -> None:
     """Tables whose files have the columns of the older schema are restored whole, the others as far as it has them."""
     place.export(chunks=[0, 1, 2], seal=False)
     place.sql("ALTER TABLE readings ADD COLUMN extra INTEGER")
     place.export()
     path, good = _damage_newest(place)
     with pytest.raises(DamageError, match=rf"{path.name} .*--keep-going .*schema 1\."):
-        into.restore(place.store)
-    done, error = _partly(into, place)
+        duck.restore(place.store)
+    done, error = _partly(duck, place)
     before = "t IS NULL OR (t >= '2025-01-01 00:00:00Z' AND t < '2025-01-03 00:00:00Z')"
-    rows = into.tables()
+    rows = duck.tables()
     assert rows["readings"].column_names == ["t", "sensor", "value"]
     assert unequal_rows(place.source, {"events": rows["events"]}, IN_RANGE) == {}
     with duckdb.connect(place.source.removeprefix("duckdb://")) as source:
@@ -307,11 +294,11 @@ def test_an_intact_older_schema_takes_the_place_of_the_damaged_newest_one(place:
 
     path.write_bytes(good)
     with pytest.raises(RestoreError, match="extra"):
-        into.restore(place.store)
-    execute(into, "ALTER TABLE main.readings ADD COLUMN extra INTEGER")
-    assert into.restore(place.store).finished
-    assert into.tables()["readings"].column_names == ["t", "sensor", "value", "extra"]
-    assert unequal_rows(place.source, into.tables(), IN_RANGE) == {}
+        duck.restore(place.store)
+    execute(duck, "ALTER TABLE main.readings ADD COLUMN extra INTEGER")
+    assert duck.restore(place.store).finished
+    assert duck.tables()["readings"].column_names == ["t", "sensor", "value", "extra"]
+    assert unequal_rows(place.source, duck.tables(), IN_RANGE) == {}
 
 
 def test_a_table_that_only_the_damaged_schema_has_is_named_with_its_rows(place: Place, duck: Into) -> None:

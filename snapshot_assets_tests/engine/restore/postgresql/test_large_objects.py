@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from urllib.parse import quote
-
 import duckdb
 import pytest
 
@@ -15,7 +12,7 @@ from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets_tests.databases.postgresql.helpers import extracted
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
-from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.slow
 
@@ -36,21 +33,20 @@ FROM pg_largeobject_metadata ORDER BY oid
 """
 
 
-def with_objects(server: PostgresqlServer, make: MakeDatabase) -> str:
-    uri = make()
-    execute(uri, *OBJECTS)
-    assert len(server.psql(uri, CONTENTS).splitlines()) == 5
-    return uri
+@pytest.fixture
+def place(place: Place, postgresql_server: PostgresqlServer) -> Place:
+    """A database with large objects, which is not exported yet."""
+    execute(place.source, *OBJECTS)
+    assert len(postgresql_server.psql(place.source, CONTENTS).splitlines()) == 5
+    return place
 
 
 def test_large_objects_are_restored_with_their_oids_contents_and_comments(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
-    place = Place(source, tmp_path)
     place.export()
     assert into.restore(place.store).finished
-    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(place.source, CONTENTS)
     broken = "SELECT count(*) FROM files WHERE content NOT IN (SELECT oid FROM pg_largeobject_metadata)"
     assert postgresql_server.psql(into.uri, "SELECT count(*) FROM files", broken) == "5\n0"
     again = into.restore(place.store)
@@ -59,59 +55,53 @@ def test_large_objects_are_restored_with_their_oids_contents_and_comments(
 
 
 def test_large_objects_that_are_not_chosen_are_named_and_can_be_chosen(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
-    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
-    place = Place(source, tmp_path)
     place.export()
-    without = Into(make_postgresql_database()).restore(place.store, filters=Filters(schemas=("public",)))
+    without = Into(postgresql_database).restore(place.store, filters=Filters(schemas=("public",)))
     named = "Large objects are left out: to restore them, add snapshot_assets to --schemas."
     assert named in without.run.current().lost
     done = into.restore(place.store, filters=Filters(schemas=("public", "snapshot_assets")))
     assert not any("arge objects" in each for each in done.run.current().lost)
-    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(place.source, CONTENTS)
 
 
 def test_pages_of_one_object_may_lie_in_several_files(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = make_postgresql_database(), Into(make_postgresql_database())
     random = "SELECT string_agg(sha512(n::text::bytea), '') FROM generate_series(1, 400000) n"  # 25 MB
-    execute(source, f"SELECT lo_from_bytea(70001, ({random}))")
-    place = Place(source, tmp_path)
+    execute(place.source, f"SELECT lo_from_bytea(70010, ({random}))")
     outcomes = place.export(max_file_size="16MB")
     assert len(outcomes[0].files) > 1
     assert into.restore(place.store).finished
-    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(place.source, CONTENTS)
 
 
 def test_a_changed_chunk_replaces_the_large_objects_that_imports_made_and_no_others(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
-    place = Place(source, tmp_path)
     place.export()
     into.restore(place.store)
     execute(into, "SELECT lo_from_bytea(90001, 'of the application')")
-    execute(source, "SELECT lo_unlink(70001)", "SELECT lo_put(70002, 1, 'new')", "SELECT lo_from_bytea(80001, 'x')")
+    execute(
+        place.source, "SELECT lo_unlink(70001)", "SELECT lo_put(70002, 1, 'new')", "SELECT lo_from_bytea(80001, 'x')"
+    )
     place.export(chunks=(0,), replace=True)
     replaced = into.restore(place.store, replace=True)
     assert replaced.finished
     assert all(loaded == found for loaded, found in replaced.run.check_counts().values())
-    execute(source, "SELECT lo_from_bytea(90001, 'of the application')")
-    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+    execute(place.source, "SELECT lo_from_bytea(90001, 'of the application')")
+    assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(place.source, CONTENTS)
 
 
 def test_large_objects_of_others_are_neither_written_to_nor_deleted(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
-    place = Place(source, tmp_path)
     place.export()
     into.restore(place.store)
     execute(into, "SELECT lo_from_bytea(80001, 'of the application')")
     before = postgresql_server.psql(into.uri, CONTENTS)
-    execute(source, "SELECT lo_from_bytea(80001, 'x')")
+    execute(place.source, "SELECT lo_from_bytea(80001, 'x')")
     place.export(chunks=(0,), replace=True)
     with pytest.raises(RestoreFailedError, match=r"both have large objects 80001, and no import of this snapshot made"):
         into.restore(place.store, replace=True)
@@ -122,37 +112,28 @@ def test_large_objects_of_others_are_neither_written_to_nor_deleted(
 
 
 def test_no_superuser_is_needed_only_the_right_to_read_each_object(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, role: tuple[str, Into], postgresql_server: PostgresqlServer
 ) -> None:
-    source, target = with_objects(postgresql_server, make_postgresql_database), make_postgresql_database()
-    role = f"reader_{target.rsplit('_', 1)[1]}"
-    execute(source, f"CREATE ROLE {role} LOGIN PASSWORD 'simple'", "GRANT SELECT ON files TO PUBLIC")
-    execute(target, f"GRANT ALL ON SCHEMA public TO {role}")
-    execute(target, f'ALTER DATABASE "{target.rsplit("/", 1)[1]}" OWNER TO {role}')
+    name, as_role = role
+    source, target = (uri.rsplit("/", 1)[1] for uri in (place.source, into.uri))
+    execute(place.source, "GRANT SELECT ON files TO PUBLIC")
+    execute(into, f"GRANT ALL ON SCHEMA public TO {name}", f"ALTER DATABASE {target} OWNER TO {name}")
     try:
-        place = Place(_as(source, role), tmp_path)
+        reading = Place(postgresql_server.uri(source, name, "x"), place.folder)
         with pytest.raises(DatabaseDeniedError, match=r"may not read 5 of 5 large objects\. .*--skip-large-objects"):
-            place.export()
+            reading.export()
         for number in range(70001, 70006):
-            execute(source, f"GRANT SELECT ON LARGE OBJECT {number} TO {role}")
-        place.export()
-        assert Into(_as(target, role)).restore(place.store).finished
-        assert postgresql_server.psql(target, CONTENTS) == postgresql_server.psql(source, CONTENTS)
+            execute(place.source, f"GRANT SELECT ON LARGE OBJECT {number} TO {name}")
+        reading.export()
+        assert as_role.restore(place.store).finished
+        assert postgresql_server.psql(into.uri, CONTENTS) == postgresql_server.psql(place.source, CONTENTS)
     finally:
-        execute(source, f"DROP OWNED BY {role}")
-        execute(target, f'ALTER DATABASE "{target.rsplit("/", 1)[1]}" OWNER TO postgres')
-        execute(target, f"REASSIGN OWNED BY {role} TO postgres", f"DROP OWNED BY {role}", f"DROP ROLE {role}")
-
-
-def _as(uri: str, role: str) -> str:
-    return f"postgresql://{quote(role)}:simple@{uri.partition('@')[2]}"
+        execute(place.source, f"DROP OWNED BY {name}")
 
 
 def test_a_target_with_large_objects_of_others_is_refused(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = with_objects(postgresql_server, make_postgresql_database), Into(make_postgresql_database())
-    place = Place(source, tmp_path)
     place.export()
     execute(into, "SELECT lo_from_bytea(70002, 'mine')")
     for settings in ({}, {"into_nonempty": True}):
@@ -161,10 +142,8 @@ def test_a_target_with_large_objects_of_others_is_refused(
     assert postgresql_server.psql(into.uri, "SELECT convert_from(lo_get(70002), 'UTF8')") == "mine"
 
 
-def test_large_objects_that_are_left_out_are_named(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
-) -> None:
-    source = with_objects(postgresql_server, make_postgresql_database)
+def test_large_objects_that_are_left_out_are_named(place: Place) -> None:
+    source = place.source
     execute(source, "CREATE SCHEMA apart", "CREATE TABLE apart.t (a int)")
     skipped = extracted(source, Selection(large_objects=False))
     elsewhere = extracted(source, Selection(schemas=("apart",)))
@@ -173,21 +152,17 @@ def test_large_objects_that_are_left_out_are_named(
         assert uncarried_by_kind(schema) == {"large objects": ["(5 of them)"]}
     referring = extracted(source, Selection(schemas=("public",)))
     assert [table.name for table in referring.tables] == ["files", "large_objects"]
-    place = Place(source, tmp_path)
     place.export(large_objects="skip")
-    assert "large_objects" not in (tmp_path / "manifest.json").read_text()
+    assert "large_objects" not in (place.folder / "manifest.json").read_text()
 
 
-def test_another_kind_of_database_gets_large_objects_as_rows(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
-) -> None:
-    place = Place(with_objects(postgresql_server, make_postgresql_database), tmp_path / "snapshot")
+def test_another_kind_of_database_gets_large_objects_as_rows(place: Place, duck: Into) -> None:
     place.export()
-    restored = Into(f"duckdb://{tmp_path / 'target.duckdb'}").restore(place.store)
+    restored = duck.restore(place.store)
     assert "Large objects become rows of table snapshot_assets.large_objects: only postgresql has them." in (
         restored.plan.lost
     )
-    with duckdb.connect(str(tmp_path / "target.duckdb")) as connection:
+    with duckdb.connect(duck.uri.removeprefix("duckdb://")) as connection:
         rows = connection.sql(
             "SELECT oid, count(*), sum(octet_length(data)) FROM snapshot_assets.large_objects GROUP BY 1"
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
-from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 TABLES = """
 CREATE TABLE readings (at timestamptz, value int, changed text, note inet);
@@ -59,22 +57,20 @@ READINGS = TableName("public", "readings")
 
 
 @pytest.fixture
-def place(postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
-    """A location with rows of two tables, exported from PostgreSQL."""
-    place = Place(make_postgresql_database(), tmp_path)
+def place(place: Place, postgresql_server: PostgresqlServer) -> Place:
+    """A location with rows of two tables."""
     postgresql_server.psql_script(place.source, TABLES + ROWS)
     place.export()
     return place
 
 
-@pytest.mark.parametrize("role", ["origin", "replica"])
+@pytest.mark.parametrize("setting", ["origin", "replica"])
 def test_rows_are_loaded_and_replaced_as_they_are(
-    role: str, place: Place, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    setting: str, place: Place, into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    into = Into(make_postgresql_database())
     postgresql_server.psql_script(into.uri, TABLES + CODE)
     name = into.uri.rsplit("/", 1)[1]
-    postgresql_server.psql(into.uri, f"ALTER DATABASE {name} SET session_replication_role = {role}")
+    postgresql_server.psql(into.uri, f"ALTER DATABASE {name} SET session_replication_role = {setting}")
     states = postgresql_server.psql(into.uri, STATES)
     assert into.restore(place.store).finished
     assert postgresql_server.psql(into.uri, WRITTEN) == postgresql_server.psql(place.source, WRITTEN)
@@ -84,17 +80,17 @@ def test_rows_are_loaded_and_replaced_as_they_are(
     assert postgresql_server.psql(into.uri, WRITTEN) == postgresql_server.psql(place.source, WRITTEN)
     assert postgresql_server.psql(into.uri, LOGGED) == "0"
     assert postgresql_server.psql(into.uri, STATES) == states
-    postgresql_server.psql(into.uri, f"SET session_replication_role = {role}; INSERT INTO readings VALUES (now())")
+    postgresql_server.psql(into.uri, f"SET session_replication_role = {setting}; INSERT INTO readings VALUES (now())")
     assert int(postgresql_server.psql(into.uri, LOGGED)) > 0
 
 
 def test_triggers_are_enabled_after_a_connection_that_is_killed(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    uri = make_postgresql_database()
+    uri = into.uri
     postgresql_server.psql_script(uri, TABLES + CODE)
     states = postgresql_server.psql(uri, STATES)
-    with closing(PostgresqlTarget(Into(uri).address)) as target:
+    with closing(PostgresqlTarget(into.address)) as target:
         target.execute("BEGIN", "beginning")
         loading = disable_triggers(target, [READINGS])
         loading.__enter__()
@@ -106,29 +102,22 @@ def test_triggers_are_enabled_after_a_connection_that_is_killed(
 
 
 @pytest.fixture
-def writer(postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase) -> Iterator[str]:
-    """The URI of a database for a role that may write to its tables and make others, and owns none of them."""
-    uri = make_postgresql_database()
-    name = uri.rsplit("/", 1)[1]
-    role = f"writer_of_{name}"
-    postgresql_server.psql_script(uri, TABLES)
-    execute(
-        uri,
-        f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
-        f"GRANT CREATE ON DATABASE {name} TO {role}",
-        f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}",
-    )
-    yield postgresql_server.uri(name, role, "x")
-    execute(uri, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+def writer(into: Into, role: tuple[str, Into], postgresql_server: PostgresqlServer) -> Into:
+    """The target of `into`, for a role that may write to its tables and make others, and owns none of them."""
+    name, as_role = role
+    postgresql_server.psql_script(into.uri, TABLES)
+    execute(into.uri, f"GRANT CREATE ON DATABASE {into.uri.rsplit('/', 1)[1]} TO {name}")
+    execute(into.uri, f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")
+    return as_role
 
 
 def test_triggers_that_the_role_may_not_disable_are_refused_by_name_before_anything_changes(
-    place: Place, writer: str, postgresql_server: PostgresqlServer
+    place: Place, into: Into, writer: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    admin, into = postgresql_server.uri(writer.rsplit("/", 1)[1]), Into(writer)
+    admin = into.uri
     postgresql_server.psql_script(admin, CODE)
     with pytest.raises(RefusedImportError) as refused:
-        into.run(place.store).prepare(rehearse=True)
+        writer.run(place.store).prepare(rehearse=True)
     for part in (
         'readings has trigger "always", trigger "audit", rule "doubled", trigger "later", trigger "stamp", which',
         'public.parts has trigger "of_parts", which',
@@ -142,15 +131,14 @@ def test_triggers_that_the_role_may_not_disable_are_refused_by_name_before_anyth
     assert postgresql_server.psql(admin, "SELECT count(*) FROM readings") == "0"
     parts = Filters(tables=(TableName("public", "parts"),))
     postgresql_server.psql(admin, "ALTER TABLE parts DISABLE TRIGGER ALL; ALTER TABLE part DISABLE TRIGGER ALL")
-    assert into.restore(place.store, filters=parts).finished
+    assert writer.restore(place.store, filters=parts).finished
 
 
 def test_triggers_and_rules_that_no_loaded_row_fires_are_not_refused(
-    place: Place, writer: str, postgresql_server: PostgresqlServer
+    place: Place, into: Into, writer: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    admin = postgresql_server.uri(writer.rsplit("/", 1)[1])
     postgresql_server.psql_script(
-        admin,
+        into.uri,
         """
         CREATE FUNCTION failing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'fired'; END $$;
         CREATE TRIGGER updated BEFORE UPDATE OR DELETE ON readings FOR EACH ROW EXECUTE FUNCTION failing();
@@ -160,8 +148,8 @@ def test_triggers_and_rules_that_no_loaded_row_fires_are_not_refused(
         CREATE RULE kept AS ON DELETE TO readings DO INSTEAD NOTHING;
         """,
     )
-    assert Into(writer).restore(place.store).finished
+    assert writer.restore(place.store).finished
     postgresql_server.psql(place.source, "UPDATE readings SET value = 7")
     place.export(chunks=(2, 3), replace=True)
     with pytest.raises(RefusedImportError, match='readings has rule "kept", trigger "updated", which'):
-        Into(writer).run(place.store, replace=True).prepare()
+        writer.run(place.store, replace=True).prepare()

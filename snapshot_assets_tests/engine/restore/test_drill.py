@@ -10,13 +10,14 @@ import duckdb
 import pytest
 
 from snapshot_assets import scratch_folders
+from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.databases.postgresql.target import _uri_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.restore.compare import ComparedRows, compare
+from snapshot_assets.engine.restore.drill import ComparedRows, compare
 from snapshot_assets.engine.restore.run import RestoreRun
-from snapshot_assets.engine.restore.settings import RestoreSettings
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError, RestoreError
 from snapshot_assets.plan.plan import Plan
@@ -61,6 +62,12 @@ def exported_from(uri: str, folder: Path, **fields: object) -> ObjectStore:
     return store
 
 
+@pytest.fixture
+def beside(tmp_path: Path) -> DatabaseAddress:
+    """A file that is not there; its folder gets the scratch database."""
+    return DatabaseAddress("scratch", f"duckdb://{tmp_path}/any.duckdb")
+
+
 @pytest.mark.parametrize("into", ["postgresql", "duckdb"])
 def test_every_restored_value_of_postgresql_is_equal(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path, into: str
@@ -75,20 +82,29 @@ def test_every_restored_value_of_postgresql_is_equal(
     assert sum(each.found for each in found) == sum(each.expected for each in found) > 0
 
 
-def test_a_whole_schema_of_postgresql_is_equal(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+SCRIPTS = {"everything": EVERYTHING + ROWS, "every type": every_type_script()}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_value_is_equal_in_a_renamed_schema_of_the_same_database(
+    postgresql_server: PostgresqlServer, postgresql_database: str, tmp_path: Path, script: str
 ) -> None:
-    source = make_postgresql_database()
-    postgresql_server.psql_script(source, EVERYTHING + ROWS)
-    store = exported_from(source, tmp_path / "snapshots")
-    with scratch_database(DatabaseAddress("scratch", source), NAME) as address:
-        found = compared(store, address)
-    assert [each for each in found if not each.equal] == []
-    assert len({each.table for each in found}) > 10
+    uri = postgresql_database
+    postgresql_server.psql_script(uri, SCRIPTS[script])
+    untimed = {"time_columns": {"public.t": None}} if script == "every type" else {}
+    store = exported_from(uri, tmp_path / "location", **untimed)
+    schemas = ("public", "sales", 'Größe "X"') if script == "everything" else ("public",)
+    names = {name: f"Its {name}" for name in schemas}
+    done = Into(uri).restore(store, filters=Filters(renaming=Renaming.of(names.items())))
+    assert done.finished
+    compared = list(compare(done.run))
+    assert [each for each in compared if not each.equal] == []
+    assert sum(each.found for each in compared) > 0
+    assert {each.table.schema for each in compared} <= set(names.values())
 
 
-def test_one_changed_value_and_one_missing_row_are_found(exported: Place, tmp_path: Path) -> None:
-    with scratch_database(DatabaseAddress("scratch", f"duckdb://{tmp_path}/any.duckdb"), NAME) as address:
+def test_one_changed_value_and_one_missing_row_are_found(exported: Place, beside: DatabaseAddress) -> None:
+    with scratch_database(beside, NAME) as address:
         into = Into(address.uri)
         assert all(each.equal for each in compared(exported.store, address))
         execute(into, "UPDATE main.places SET id = id + 1000 WHERE id = (SELECT max(id) FROM main.places)")
@@ -98,20 +114,20 @@ def test_one_changed_value_and_one_missing_row_are_found(exported: Place, tmp_pa
     assert different == {"places": 0, "readings": -1}
 
 
-def test_a_column_may_have_any_name(place: Place, tmp_path: Path) -> None:
+def test_a_column_may_have_any_name(place: Place, beside: DatabaseAddress) -> None:
     place.sql("ALTER TABLE places ADD COLUMN given VARCHAR")
     place.export()
-    with scratch_database(DatabaseAddress("scratch", f"duckdb://{tmp_path}/any.duckdb"), NAME) as address:
+    with scratch_database(beside, NAME) as address:
         assert all(each.equal for each in compared(place.store, address))
         execute(Into(address.uri), "UPDATE main.places SET id = id + 1000")
         found = compare(Into(address.uri).run(place.store))
         assert [each.table.table for each in found if not each.equal] == ["places"]
 
 
-def test_files_that_carry_a_column_in_another_way_are_compared_by_it(place: Place, tmp_path: Path) -> None:
+def test_files_that_carry_a_column_in_another_way_are_compared_by_it(place: Place, beside: DatabaseAddress) -> None:
     place.export(chunks=CHUNKS[:2], seal=False)
     place.export(carriers={"main.readings.value": "text"})
-    with scratch_database(DatabaseAddress("scratch", f"duckdb://{tmp_path}/any.duckdb"), NAME) as address:
+    with scratch_database(beside, NAME) as address:
         assert all(each.equal for each in compared(place.store, address))
         execute(Into(address.uri), "UPDATE main.readings SET value = value + 1 WHERE value IS NOT NULL")
         found = compare(Into(address.uri).run(place.store))
@@ -182,7 +198,7 @@ def test_a_uri_keeps_its_options_and_gets_another_database() -> None:
 IN_A_FOLDER_THAT_IS_GONE = """
 import os, sys
 import pyarrow as pa
-from snapshot_assets.engine.restore.compare import _sum_of
+from snapshot_assets.engine.restore.drill import _sum_of
 os.chdir(sys.argv[1])
 os.rmdir(sys.argv[1])
 batch = pa.RecordBatch.from_pydict({"a": [1, 2, 3]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -17,44 +18,37 @@ from snapshot_assets.errors import RestoreError, SchemaIncompleteError, Snapshot
 from snapshot_assets_tests.databases.postgresql.helpers import extracted
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
-from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.slow
 
 RESTORE = RestoreRecord("a" * 32, "loc", "s3://b/p", 1, "c" * 64, "{}", ())
 
 
-@pytest.fixture
-def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
-    return Place(make_postgresql_database(), tmp_path / "location")
-
-
-@pytest.fixture
-def into(make_postgresql_database: MakeDatabase) -> Into:
-    return Into(make_postgresql_database())
-
-
-@pytest.mark.parametrize(
-    ("snapshot", "target", "message"),
-    [
-        ("TYPE x AS (city text, street text)", "TYPE x AS (street text, city text)", r'as \("street" text, "city" t'),
-        ("TYPE x AS (a int, b text)", "TYPE x AS (a bigint, b text)", r'as \("a" bigint'),
-        ("TYPE x AS (a int)", "TYPE x AS (a int, b int)", r'"b" integer\), not \("a" integer\)'),
-        ("DOMAIN x AS numeric(9,2)", "DOMAIN x AS numeric(9,1)", r"over numeric\(9,1\), not over numeric\(9,2\)"),
-        ("DOMAIN x AS int", "DOMAIN x AS int NOT NULL", "with NOT NULL"),
-        ("TYPE x AS RANGE (subtype = numeric)", "TYPE x AS RANGE (subtype = int4)", "range over integer"),
-    ],
+CHANGED = (
+    ("TYPE x AS (city text, street text)", "TYPE x AS (street text, city text)", r'as \("street" text, "city" t'),
+    ("TYPE x AS (a int, b text)", "TYPE x AS (a bigint, b text)", r'as \("a" bigint'),
+    ("TYPE x AS (a int)", "TYPE x AS (a int, b int)", r'"b" integer\), not \("a" integer\)'),
+    ("DOMAIN x AS numeric(9,2)", "DOMAIN x AS numeric(9,1)", r"over numeric\(9,1\), not over numeric\(9,2\)"),
+    ("DOMAIN x AS int", "DOMAIN x AS int NOT NULL", "with NOT NULL"),
+    ("TYPE x AS RANGE (subtype = numeric)", "TYPE x AS RANGE (subtype = int4)", "range over integer"),
 )
-def test_a_type_that_would_change_values_is_refused(
-    place: Place, into: Into, snapshot: str, target: str, message: str
-) -> None:
-    execute(place.source, f"CREATE {snapshot}", "CREATE TABLE t (x x)")
+"""Types of the snapshot, those of the target that would change values, and what an import says of them."""
+
+
+def test_types_that_would_change_values_are_refused(place: Place, into: Into) -> None:
+    names = [f"x{number}" for number in range(len(CHANGED))]
+    for name, (snapshot, target, _) in zip(names, CHANGED, strict=True):
+        execute(place.source, f"CREATE {snapshot.replace(' x ', f' {name} ')}", f"CREATE TABLE t_{name} (x {name})")
+        execute(into, f"CREATE {target.replace(' x ', f' {name} ')}")
     place.export()
-    execute(into, f"CREATE {target}")
-    with pytest.raises(SnapshotError, match=rf"Type public\.x is in the target .*{message}.*Drop or rename it"):
+    with pytest.raises(SnapshotError) as refused:
         into.restore(place.store)
+    for name, (_, _, message) in zip(names, CHANGED, strict=True):
+        sentence = rf"Type public\.{name} is in the target .*{message}.*Drop or rename it"
+        assert re.search(sentence, str(refused.value)), name
     assert into.imports() == []
-    execute(into, f"DROP {target.split()[0]} x")
+    execute(into, *(f"DROP {target.split()[0]} {name}" for name, (_, target, _) in zip(names, CHANGED, strict=True)))
     assert into.restore(place.store).finished
 
 
@@ -149,6 +143,7 @@ def test_what_a_table_that_existed_does_not_get_is_named(
     assert kept_facts(planned) == facts
     assert facts["kept_by_kind"]["table"] == 2
     assert facts["not_compared_by_kind"].items() >= {"primary key": 1, "foreign key": 1, "index": 1}.items()
+    assert (facts["not_made"], facts["not_made_by_kind"]) == ({}, {})  # parts that the target has
     assert facts["not_compared"]["unique constraint t_b_key of public.t"] == "The target had public.t."
     assert not any("of public." in each for each in facts["kept"])  # the target lacks what belongs to its tables
     short, long = (list(kept_lines(restored.run.current(), verbose=verbose)) for verbose in (False, True))
@@ -158,16 +153,6 @@ def test_what_a_table_that_existed_does_not_get_is_named(
     inserted = ["INSERT INTO t (a) VALUES (2) RETURNING id", "INSERT INTO u (a) VALUES (2) RETURNING id"]
     assert postgresql_server.psql(into.uri, *inserted).split()[:1] == ["4"]
     assert postgresql_server.psql(into.uri, "SELECT min(id) FROM u") == "-4"
-
-
-def test_parts_that_the_target_has_do_not_count_as_not_made(place: Place, into: Into) -> None:
-    table = ("CREATE TABLE t (id int PRIMARY KEY, a int)", "CREATE INDEX i ON t (a)")
-    execute(place.source, *table, "INSERT INTO t VALUES (1, 1)")
-    place.export()
-    execute(into, *table)
-    facts = kept_facts(into.restore(place.store).run.current())
-    assert (facts["not_made"], facts["not_made_by_kind"]) == ({}, {})
-    assert facts["not_compared_by_kind"].items() >= {"primary key": 1, "index": 1}.items()
 
 
 def test_an_object_of_another_table_does_not_count_as_made_by_hand(place: Place, into: Into) -> None:
@@ -204,32 +189,29 @@ def test_duckdb_keeps_its_sequences(tmp_path: Path) -> None:
     assert kept_facts(planned) == facts
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "target", "differs"),
-    [
-        ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('b', 'a')", True),
-        ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('a', 'b', 'c')", True),
-        ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('a', 'b')", False),
-        ("DOMAIN x AS text DEFAULT 'a'", "DOMAIN x AS text DEFAULT 'b'", True),
-        ("DOMAIN x AS text DEFAULT 'a'", "DOMAIN x AS text", True),
-        ('DOMAIN x AS text COLLATE "C"', "DOMAIN x AS text", True),
-        ("DOMAIN x AS text COLLATE \"C\" DEFAULT 'a'", "DOMAIN x AS text COLLATE \"C\" DEFAULT 'a'", False),
-        ("TYPE x AS RANGE (subtype = text)", 'TYPE x AS RANGE (subtype = text, collation = "C")', True),
-        (
-            "TYPE x AS RANGE (subtype = text, subtype_opclass = text_pattern_ops)",
-            "TYPE x AS RANGE (subtype = text)",
-            True,
-        ),
-        ("TYPE x AS RANGE (subtype = text)", "TYPE x AS RANGE (subtype = text)", False),
-    ],
+KEPT = (
+    ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('b', 'a')", True),
+    ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('a', 'b', 'c')", True),
+    ("TYPE x AS ENUM ('a', 'b')", "TYPE x AS ENUM ('a', 'b')", False),
+    ("DOMAIN x AS text DEFAULT 'a'", "DOMAIN x AS text DEFAULT 'b'", True),
+    ("DOMAIN x AS text DEFAULT 'a'", "DOMAIN x AS text", True),
+    ('DOMAIN x AS text COLLATE "C"', "DOMAIN x AS text", True),
+    ("DOMAIN x AS text COLLATE \"C\" DEFAULT 'a'", "DOMAIN x AS text COLLATE \"C\" DEFAULT 'a'", False),
+    ("TYPE x AS RANGE (subtype = text)", 'TYPE x AS RANGE (subtype = text, collation = "C")', True),
+    ("TYPE x AS RANGE (subtype = text, subtype_opclass = text_pattern_ops)", "TYPE x AS RANGE (subtype = text)", True),
+    ("TYPE x AS RANGE (subtype = text)", "TYPE x AS RANGE (subtype = text)", False),
 )
-def test_a_type_that_is_kept_and_is_another_one_is_named(
-    make_postgresql_database: MakeDatabase, snapshot: str, target: str, differs: bool
-) -> None:
-    source, into = make_postgresql_database(), make_postgresql_database()
-    execute(source, f"CREATE {snapshot}", "CREATE TABLE t (x x)")
-    execute(into, f"CREATE {target}")
-    made = [each for each in define(extracted(source)).before if str(each.key) == "type public.x"]
-    with closing(open_target(Into(into).address)) as opened:
+"""Types of the snapshot, those that the target keeps, and whether they are other ones."""
+
+
+def test_types_that_are_kept_and_are_other_ones_are_named(place: Place, into: Into) -> None:
+    differing = {}
+    for number, (snapshot, target, differs) in enumerate(KEPT):
+        name = f"x{number}"
+        execute(place.source, f"CREATE {snapshot.replace(' x ', f' {name} ')}", f"CREATE TABLE t_{name} (x {name})")
+        execute(into, f"CREATE {target.replace(' x ', f' {name} ')}")
+        differing[f"type public.{name}"] = "The target has it with another definition." if differs else ""
+    made = [each for each in define(extracted(place.source)).before if str(each.key) in differing]
+    with closing(open_target(into.address)) as opened:
         results = opened.would_keep(RESTORE, steps_of(made))
-    assert results["type public.x"].message == ("The target has it with another definition." if differs else "")
+    assert {name: results[name].message for name in differing} == differing

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute
-from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
 TABLES = 60
 NAMES = [f"t{number:02}" for number in range(TABLES)]
@@ -31,9 +29,8 @@ STEPS_AFTER = 3 * TABLES  # keys, indexes and foreign keys
 
 
 @pytest.fixture
-def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
+def place(place: Place) -> Place:
     """An export of a database of many tables, of one file each."""
-    place = Place(make_postgresql_database(), tmp_path / "location")
     execute(place.source, *SOURCE)
     place.export()
     return place
@@ -69,9 +66,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 
 def test_many_tables_are_counted_by_few_statements_and_each_stage_reports_how_far_it_is(
-    place: Place, make_postgresql_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch
+    place: Place, into: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    into = Into(make_postgresql_database())
     run = into.run(place.store)
     with recording(run) as stages, statements(monkeypatch) as counts:
         run.begin()
@@ -99,10 +95,10 @@ def test_many_tables_are_counted_by_few_statements_and_each_stage_reports_how_fa
 
 
 def test_the_tables_of_imports_are_read_once_for_all_files(
-    place: Place, make_postgresql_database: MakeDatabase, monkeypatch: pytest.MonkeyPatch
+    place: Place, into: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are as long as the snapshot has tables: read with each file, they cost the square of that."""
-    run = Into(make_postgresql_database()).run(place.store)
+    run = into.run(place.store)
     run.begin()
     queries: list[str] = []
     rows = PostgresqlConnection.rows

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import OtherImportError, PlanError, RestoreError
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
-from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 CODE = Filters(code=True)
 SCRIPT = """
@@ -45,45 +43,41 @@ SELECT (SELECT string_agg(what, ',' ORDER BY what) FROM log), (SELECT count(*) F
 
 @pytest.mark.slow
 def test_rows_of_a_later_restore_do_not_fire_triggers_and_rules_that_the_first_one_created(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = make_postgresql_database(), Into(make_postgresql_database())
-    postgresql_server.psql_script(source, SCRIPT)
-    place = Place(source, tmp_path)
+    postgresql_server.psql_script(place.source, SCRIPT)
     place.export()
     assert into.restore(place.store, filters=CODE).finished
-    before = postgresql_server.psql(source, ROWS)
+    before = postgresql_server.psql(place.source, ROWS)
     assert postgresql_server.psql(into.uri, ROWS) == before
     quietly = "SET session_replication_role = replica; ALTER TABLE readings DISABLE TRIGGER always"
     postgresql_server.psql_script(
-        source,
+        place.source,
         f"{quietly}; INSERT INTO readings VALUES ('2025-01-02T02:00Z', 2, 9, '::2');"
         " INSERT INTO parts VALUES ('2025-01-02T02:00Z', 2); ALTER TABLE readings ENABLE ALWAYS TRIGGER always;"
         " DELETE FROM log WHERE what = 'rule'; INSERT INTO log VALUES ('rule');",
     )
     place.export(chunks=(2,), replace=True)
     assert into.restore(place.store, filters=CODE, replace=True).finished
-    after = postgresql_server.psql(source, ROWS)
+    after = postgresql_server.psql(place.source, ROWS)
     assert after != before
     assert postgresql_server.psql(into.uri, ROWS) == after
     postgresql_server.psql(into.uri, "INSERT INTO readings VALUES ('2025-01-02T01:00Z', 1, 9)")
     fired = "SELECT count(*) FROM log WHERE what IN ('each_row', 'always', 'rule')"
-    assert int(postgresql_server.psql(into.uri, fired)) == int(postgresql_server.psql(source, fired)) + 3
+    assert int(postgresql_server.psql(into.uri, fired)) == int(postgresql_server.psql(place.source, fired)) + 3
 
 
 def test_code_belongs_to_what_an_import_was_asked_for(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, duck: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = make_postgresql_database(), Into(make_postgresql_database())
-    postgresql_server.psql_script(source, SCRIPT)
-    place = Place(source, tmp_path)
+    postgresql_server.psql_script(place.source, SCRIPT)
     place.export()
     into.restore(place.store, filters=CODE)
     assert into.restore(place.store, filters=CODE).rows == 0
     with pytest.raises(OtherImportError, match="were restored with code; asked for is everything"):
         into.restore(place.store)
     with pytest.raises(RestoreError, match=r"only from PostgreSQL into PostgreSQL; this is postgresql into duckdb"):
-        Into(f"duckdb://{tmp_path / 'target.duckdb'}").restore(place.store, filters=CODE)
+        duck.restore(place.store, filters=CODE)
     with pytest.raises(PlanError, match="cannot be restored without expressions"):
         Filters(code=True, expressions=False)
     assert Filters().text() == '{"end":null,"expressions":true,"schemas":[],"start":null,"tables":[]}'
@@ -103,15 +97,35 @@ BEGIN; INSERT INTO a VALUES (1, 1); INSERT INTO b VALUES (1, 1); COMMIT;
 
 
 def test_tables_with_triggers_that_refer_to_each_other_are_replaced(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+    place: Place, into: Into, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = make_postgresql_database(), Into(make_postgresql_database())
-    postgresql_server.psql_script(source, CIRCLE)
-    place = Place(source, tmp_path)
+    postgresql_server.psql_script(place.source, CIRCLE)
     place.export()
     assert into.restore(place.store, filters=CODE).finished
-    postgresql_server.psql_script(source, "BEGIN; INSERT INTO a VALUES (2, 2); INSERT INTO b VALUES (2, 2); COMMIT;")
+    postgresql_server.psql_script(
+        place.source, "BEGIN; INSERT INTO a VALUES (2, 2); INSERT INTO b VALUES (2, 2); COMMIT;"
+    )
     place.export(chunks=(0,), replace=True)
     assert into.restore(place.store, filters=CODE, replace=True).finished
     rows = "SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b), (SELECT count(*) FROM log)"
-    assert postgresql_server.psql(into.uri, rows) == postgresql_server.psql(source, rows)
+    assert postgresql_server.psql(into.uri, rows) == postgresql_server.psql(place.source, rows)
+
+
+WITHOUT_TABLES = """
+CREATE TABLE t (n int);
+CREATE SCHEMA util; CREATE TYPE util.m AS ENUM ('a'); CREATE SEQUENCE util.s;
+CREATE FUNCTION util.f() RETURNS int LANGUAGE sql AS 'SELECT 1';
+"""
+THERE = "SELECT to_regtype('util.m'), to_regclass('util.s'), to_regproc('util.f'), to_regclass('public.t')"
+
+
+@pytest.mark.parametrize(
+    ("schemas", "there"), [(("util",), "util.m|util.s|util.f|"), (("public", "util"), "util.m|util.s|util.f|t")]
+)
+def test_a_chosen_schema_without_tables_is_restored(
+    place: Place, into: Into, postgresql_server: PostgresqlServer, schemas: tuple[str, ...], there: str
+) -> None:
+    postgresql_server.psql_script(place.source, WITHOUT_TABLES)
+    place.export()
+    assert into.restore(place.store, filters=Filters(schemas=schemas, code=True)).finished
+    assert postgresql_server.psql(into.uri, THERE) == there

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, extracted
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
-from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.slow
 
@@ -37,29 +35,21 @@ PLACES, R = TableName("public", "places"), TableName("public", "r")
 
 
 @pytest.fixture
-def owned(postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase) -> Iterator[str]:
+def owned(into: Into, role: tuple[str, Into]) -> str:
     """The URI of a database for its owner, who is no superuser."""
-    uri = make_postgresql_database()
-    name = uri.rsplit("/", 1)[1]
-    role = f"owner_of_{name}"
-    execute(uri, f"CREATE ROLE {role} LOGIN PASSWORD 'x'", f"ALTER DATABASE {name} OWNER TO {role}")
-    yield postgresql_server.uri(name, role, "x")
-    execute(uri, f"REASSIGN OWNED BY {role} TO postgres", f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    name, as_role = role
+    execute(into.uri, f"ALTER DATABASE {into.uri.rsplit('/', 1)[1]} OWNER TO {name}")
+    return as_role.uri
 
 
 @pytest.mark.parametrize("code", [True, False])
 def test_the_owner_restores_tables_with_forced_row_security_again_and_again(
-    code: bool,
-    owned: str,
-    postgresql_server: PostgresqlServer,
-    make_postgresql_database: MakeDatabase,
-    tmp_path: Path,
+    code: bool, place: Place, into: Into, owned: str, postgresql_server: PostgresqlServer
 ) -> None:
-    source, into = make_postgresql_database(), Into(owned)
-    admin = postgresql_server.uri(owned.rsplit("/", 1)[1])
+    source, admin, filters = place.source, into.uri, Filters(code=code)
     postgresql_server.psql_script(source, SCRIPT)
-    place, filters = Place(source, tmp_path), Filters(code=code)
     place.export()
+    into = Into(owned)
     assert into.restore(place.store, filters=filters).finished
     assert into.restore(place.store, filters=filters).finished
     postgresql_server.psql(source, "INSERT INTO r VALUES (3, '2025-01-02T02:00Z', 1)")
@@ -70,9 +60,11 @@ def test_the_owner_restores_tables_with_forced_row_security_again_and_again(
     assert postgresql_server.psql(owned, "SELECT count(*) FROM r") == ("2" if code else "0")
 
 
-def test_row_security_is_forced_again_after_an_error(owned: str, postgresql_server: PostgresqlServer) -> None:
+def test_row_security_is_forced_again_after_an_error(
+    into: Into, owned: str, postgresql_server: PostgresqlServer
+) -> None:
     postgresql_server.psql_script(owned, SCRIPT.partition("INSERT")[0])
-    table = extracted(postgresql_server.uri(owned.rsplit("/", 1)[1])).table(R)
+    table = extracted(into.uri).table(R)
     with closing(PostgresqlTarget(Into(owned).address)) as target:
         with (
             pytest.raises(DatabaseError, match="division by zero"),

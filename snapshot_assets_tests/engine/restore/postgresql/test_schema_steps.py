@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.databases.open import open_database, open_target
-from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.protocol.sql_steps import SqlSteps
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters
@@ -44,19 +43,17 @@ BROKEN, GOOD = TableName("s", "broken"), TableName("s", "good")
 
 
 @pytest.fixture
-def place(make_postgresql_database: MakeDatabase, tmp_path: Path) -> Place:
+def place(place: Place) -> Place:
     """An export of a database whose function no snapshot carries; the target has it."""
-    place = Place(make_postgresql_database(), tmp_path / "location")
     execute(place.source, *SOURCE)
     place.export()
     return place
 
 
 @pytest.fixture
-def into(make_postgresql_database: MakeDatabase) -> Into:
-    made = Into(make_postgresql_database())
-    execute(made, "CREATE SCHEMA s", FUNCTION)
-    return made
+def into(into: Into) -> Into:
+    execute(into, "CREATE SCHEMA s", FUNCTION)
+    return into
 
 
 def incomplete(
@@ -261,36 +258,6 @@ def test_a_table_that_a_user_dropped_is_not_taken_for_one_that_failed(place: Pla
         into.run(place.store).prepare()
 
 
-@pytest.mark.slow
-def test_a_view_that_fails_in_duckdb_is_listed_and_made_by_the_next_run(tmp_path: Path) -> None:
-    place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
-    into = Into(f"duckdb://{tmp_path}/target.duckdb")
-    execute(
-        place.source,
-        "CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n",
-        "CREATE TABLE t (n INTEGER PRIMARY KEY)",
-        "INSERT INTO t VALUES (1), (2)",
-        "CREATE VIEW v AS SELECT n FROM twice(21)",
-        "CREATE VIEW w AS SELECT n FROM v",
-        "COMMENT ON VIEW v IS 'x'",
-    )
-    place.export()
-    planned = into.run(place.store).prepare(rehearse=True)
-    assert {str(each.statement.key) for each in planned.rehearsal.failed} == {
-        "view main.v",
-        "comment on main.v",
-        "view main.w",
-    }
-    _, failed = incomplete(place, into)
-    assert [each["object"] for each in failed] == ["view main.v", "comment on main.v", "view main.w"]
-    assert failed[0]["statements"] == ['CREATE VIEW "main"."v" ("n") AS SELECT n FROM twice(21)']
-    assert numbers(into, "t") == [1, 2]
-    execute(into, "CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n")
-    run = finished(place, into)
-    assert run.changed
-    assert not finished(place, into).changed
-
-
 def test_an_import_that_an_earlier_version_recorded_is_continued(place: Place, into: Into) -> None:
     """That one made all its tables when it began, and its ledger has neither steps nor the column for them."""
     run = into.run(place.store)
@@ -305,35 +272,3 @@ def test_an_import_that_an_earlier_version_recorded_is_continued(place: Place, i
     assert not record.stepwise
     finished(place, into)
     assert (numbers(into, "good"), numbers(into, "broken")) == ([1, 2, 3, 4, 5], [1, 2, 3])
-
-
-@pytest.mark.slow
-def test_foreign_keys_of_duckdb_are_made_later_with_the_indexes_and_comments_of_their_table(tmp_path: Path) -> None:
-    place = Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
-    into = Into(f"duckdb://{tmp_path}/target.duckdb")
-    execute(
-        place.source,
-        "CREATE TABLE parent (n INTEGER PRIMARY KEY)",
-        "CREATE TABLE child (n INTEGER PRIMARY KEY, up INTEGER REFERENCES parent (n))",
-        "CREATE INDEX by_up ON child (up)",
-        "COMMENT ON TABLE child IS 'a child'",
-        "INSERT INTO parent VALUES (1)",
-        "INSERT INTO child VALUES (7, 1)",
-    )
-    place.export()
-    run = into.run(place.store)
-    run.begin()
-    list(run.restore())
-    execute(into, "INSERT INTO child VALUES (8, 2)")
-    for _ in range(2):
-        with pytest.raises(SchemaIncompleteError, match=r"1 schema step failed: foreign keys of main\.child could not"):
-            run.finish()
-        run = into.run(place.store)
-    execute(into, "DELETE FROM child WHERE n = 8")
-    finished(place, into)
-    with closing(open_database(into.address)) as database:
-        child = database.extract(Selection()).table(TableName("main", "child"))
-    assert [key.columns for key in child.foreign_keys] == [("up",)]
-    assert (child.primary_key.columns, [each.name for each in child.indexes]) == (("n",), ["by_up"])
-    assert child.comment == "a child"
-    assert numbers(into, "child") == [7]
