@@ -41,9 +41,9 @@ def expire(options: argparse.Namespace) -> int:
     header = catalog.require_snapshot().header
     assert header is not None
     given, grace = _given_rule(options), timedelta(microseconds=header.grace)
-    age = given.keep_for if given is not None and given == Retention(None, given.keep_for) else None
+    age = None if given is None else given.keep_for
     asks = options.dry_run or options.unsafe or not options.yes
-    if plan.expired and not asks and age is not None and age < grace:
+    if plan.expired and not asks and age is not None and age < grace and given == Retention(None, age):
         raise PlanError(
             f"--keep-for {duration_text(age)} is shorter than the plan's grace period of {duration_text(grace)}:"
             f" {_summary(plan, 'would go', 'would expire')}. Leave out --yes to be asked, or add --unsafe to go on"
