@@ -77,7 +77,9 @@ def run(options: argparse.Namespace) -> int:
         if not plan.schema_only:
             refuse_files_elsewhere(settings, plan.name, plan.to, source)
             refuse_unreachable_spark(settings)
-        if request.moves_rows(configuration, plan, state, again=options.force or replace is not None):
+        again = options.force or replace is not None
+        reads_rows = not plan.schema_only and kind_of(source.uri) != "spark"  # in Spark's tasks, of a database
+        if reads_rows and (again or request.lacks_chunks(plan, state)):
             start_spark_early(settings)
         work = _export(options, configuration, plan, state, replace)
     work.replica = plan.replicate_to

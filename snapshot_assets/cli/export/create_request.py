@@ -180,25 +180,16 @@ def check_location(plan: Plan, state: State, source: DatabaseAddress, *, replace
 
 def nothing_to_do(plan: Plan, state: State) -> bool:
     """Return whether the snapshot is sealed and has every window that has closed by now."""
-    if state.header is None or not state.sealed or state.missing():
-        return False
-    return plan.kind == "once" or plan.schema_only or closed_end(plan, datetime.now(UTC)) == state.header.end
+    return state.sealed and not lacks_chunks(plan, state)
 
 
-def moves_rows(configuration: Configuration, plan: Plan, state: State, *, again: bool) -> bool:
-    """Return whether a call surely reads rows of a database in Spark's tasks.
-
-    Args:
-        configuration: The sources.
-        plan: The plan.
-        state: The location's state.
-        again: Whether chunks are exported that may be there.
-    """
-    if plan.schema_only or kind_of(configuration.source(plan.source).uri) == "spark":
-        return False
-    if again or state.header is None or state.missing():
+def lacks_chunks(plan: Plan, state: State) -> bool:
+    """Return whether chunks, or windows that have closed by now, are not exported."""
+    if state.header is None or state.missing():
         return True
-    return plan.kind == "continuous" and closed_end(plan, datetime.now(UTC)) != state.header.end
+    return (
+        plan.kind == "continuous" and not plan.schema_only and closed_end(plan, datetime.now(UTC)) != state.header.end
+    )
 
 
 def prepared(configuration: Configuration, plan: Plan, state: State, *, force: bool) -> Plan:
