@@ -27,7 +27,6 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
 
 from snapshot_assets.cli.exit_status import exit_status
 from snapshot_assets.cli.logs import log_on_stderr, messages_of
@@ -78,14 +77,10 @@ def _failed(error: BaseException, message: str, as_json: bool) -> int:
     show_message(f"snapshots: {message}", "error")
     if as_json:
         facts = {"kind": type(error).__name__, "exit_status": status, "message": message}
-        show_json({"error": facts | _details(error)})
+        # The parts of a refusal, which its message lists for people.
+        parts = error.attributes if isinstance(error, RefusedImportError) else {}
+        show_json({"error": facts | {name: parts[name] for name in ("reasons", "missing") if name in parts}})
     return status
-
-
-def _details(error: BaseException) -> dict[str, Any]:
-    """Return the parts of a refusal, which its message lists for people."""
-    parts = error.attributes if isinstance(error, RefusedImportError) else {}
-    return {name: parts[name] for name in ("reasons", "missing") if name in parts}
 
 
 @contextmanager

@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Copy a query's rows to an empty location, and print their number, and the path of a single file."""
-    configuration, plan = _plan_of(options)
+    needed = {"query": "QUERY", "source": "--source S", "to": "--to URI"}
+    configuration, plan = named_or_described(options, given_fields(options), needed, kind="query")
+    if plan.kind != "query":
+        raise PlanError(f"plan {plan.name!r} is of kind {plan.kind}; `snapshots copy` runs plans of kind: query.")
+    configuration = configuration.with_plan(plan)
     with only_results_on_stdout():
         settings, source = configuration.spark_settings(plan), configuration.source(plan.source)
         refuse_unreachable_spark(settings)
@@ -53,15 +57,6 @@ def run(options: argparse.Namespace) -> int:
         + (f", sealed at revision {report['revision']}" if report["sealed"] else ", windows are missing")
     )
     return 0
-
-
-def _plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
-    given = given_fields(options)
-    needed = {"query": "QUERY", "source": "--source S", "to": "--to URI"}
-    configuration, plan = named_or_described(options, given, needed, kind="query")
-    if plan.kind != "query":
-        raise PlanError(f"plan {plan.name!r} is of kind {plan.kind}; `snapshots copy` runs plans of kind: query.")
-    return configuration.with_plan(plan), plan
 
 
 def _copy(options: argparse.Namespace, configuration: Configuration, plan: Plan) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli.export.create_request import named_or_described, parse_range, require_given
 from snapshot_assets.cli.import_report import ImportWork, report, show_plan
 from snapshot_assets.cli.location import given_uri
+from snapshot_assets.cli.options.export_and_import import unquoted
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.recorded_runs import Run, run_recorded
 from snapshot_assets.cli.spark import (
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
 _SIDE = r'((?:"(?:[^"]|"")*"|[^"=])+)'
 _PAIR = re.compile(f"{_SIDE}={_SIDE}")
-_QUOTED = re.compile(r'"(?:[^"]|"")+"')
 
 
 def settings_of(options: argparse.Namespace, plan: Plan | None) -> RestoreSettings:
@@ -93,7 +93,7 @@ def _renaming(options: argparse.Namespace) -> Renaming:
     schemas = [_pair(text, "--map-schema") for text in options.map_schema]
     tables = [_pair(text, "--map-table") for text in options.map_table]
     return Renaming.of(
-        [(_unquoted(old), _unquoted(new)) for old, new in schemas],
+        [(unquoted(old), unquoted(new)) for old, new in schemas],
         [(parse_table(old), parse_table(new)) for old, new in tables],
     )
 
@@ -106,22 +106,6 @@ def _pair(text: str, option: str) -> tuple[str, str]:
             f"{option} {text!r} is not OLD=NEW; write one such as {example}, and a name that holds = in double quotes."
         )
     return match[1].strip(), match[2].strip()
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name
-
-
-def parallelism_of(options: argparse.Namespace, plan: Plan | None) -> int | None:
-    """Return the chunks that are restored in parallel; None for Spark's cores.
-
-    Raises:
-        PlanError: The number is out of range.
-    """
-    given: int | None = options.parallelism
-    if given is not None and not 1 <= given <= MAX_PARALLELISM:
-        raise PlanError(f"--parallelism is {given}; expected a number from 1 to {MAX_PARALLELISM}.")
-    return given or (plan.parallelism if plan else None)
 
 
 @dataclass(frozen=True)
@@ -152,7 +136,13 @@ def _request_of(options: argparse.Namespace) -> _Request:
     given = {field: value for field, value in (("to", uri), ("target", options.target)) if value}
     if options.plan is None:
         require_given(options, given, needed)
-        name, plan, target = plan_name(given["to"]), None, _database(given["target"])
+        name, plan = plan_name(given["to"]), None
+        try:
+            target = DatabaseReference.parse(given["target"])
+        except UsageError as error:
+            raise PlanError(f"--target {error}") from None
+        if is_asset(target):
+            raise PlanError("--target is a Dagster asset, which can only be a source; write a database.")
         aliases = [target.alias] if target.uri is None else []
         configuration = load_configuration(options.config, needed=Needed(aliases=aliases))
         location = parse_location(given["to"])
@@ -165,30 +155,20 @@ def _request_of(options: argparse.Namespace) -> _Request:
         spark = configuration.spark_settings(plan)
     address = configuration.source(target)
     refuse_as_target(f"target {address.alias}", kind_of(address.uri))
+    settings = settings_of(options, plan)
+    spark = merged_settings(spark, place_of_options(options))
+    parallelism: int | None = options.parallelism
+    if parallelism is not None and not 1 <= parallelism <= MAX_PARALLELISM:
+        raise PlanError(f"--parallelism is {parallelism}; expected a number from 1 to {MAX_PARALLELISM}.")
     return _Request(
         name=name,
         plan=plan,
         store=store,
         address=address,
-        settings=settings_of(options, plan),
-        spark=merged_settings(spark, place_of_options(options)),
-        parallelism=parallelism_of(options, plan),
+        settings=settings,
+        spark=spark,
+        parallelism=parallelism or (plan.parallelism if plan else None),
     )
-
-
-def _database(target: str) -> DatabaseReference:
-    """Return the database of `--target`.
-
-    Raises:
-        PlanError: It is none.
-    """
-    try:
-        reference = DatabaseReference.parse(target)
-    except UsageError as error:
-        raise PlanError(f"--target {error}") from None
-    if is_asset(reference):
-        raise PlanError("--target is a Dagster asset, which can only be a source; write a database.")
-    return reference
 
 
 def run(options: argparse.Namespace) -> int:
@@ -267,28 +247,25 @@ def _check(run: RestoreRun, work: ImportWork) -> None:
 
 
 def _forget(options: argparse.Namespace, request: _Request) -> int:
+    alias = request.address.alias
     with closing(open_target(request.address)) as target:
         imports = target.imports()
-        if options.dry_run:
-            return _show_forgetting(options, request, imports)
-        left = _unpin(request, imports)
-        target.forget()
-    if options.json:
-        show_json({"target": request.address.alias, "forgotten": len(imports), "tags_left": left})
-        return 0
-    show(f"{request.address.alias}: {counted(len(imports), 'import')} forgotten; tables and rows were left as they are")
-    for tag in left:
-        show(f"  still pinned: {tag}")
-    return 0
-
-
-def _show_forgetting(options: argparse.Namespace, request: _Request, imports: Sequence[RestoreRecord]) -> int:
-    if options.json:
-        show_json({"target": request.address.alias, "would_forget": [record.id for record in imports]})
-        return 0
-    show(f"{request.address.alias}: {counted(len(imports), 'import')} would be forgotten; nothing was changed")
-    for record in imports:
-        show(f"  {record.id}: revision {record.revision} of {record.location}")
+        if not options.dry_run:
+            left = _unpin(request, imports)
+            target.forget()
+    forgotten = counted(len(imports), "import")
+    if options.dry_run and options.json:
+        show_json({"target": alias, "would_forget": [record.id for record in imports]})
+    elif options.dry_run:
+        show(f"{alias}: {forgotten} would be forgotten; nothing was changed")
+        for record in imports:
+            show(f"  {record.id}: revision {record.revision} of {record.location}")
+    elif options.json:
+        show_json({"target": alias, "forgotten": len(imports), "tags_left": left})
+    else:
+        show(f"{alias}: {forgotten} forgotten; tables and rows were left as they are")
+        for tag in left:
+            show(f"  still pinned: {tag}")
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from snapshot_assets.cli.exit_status import ExitStatus, exit_status
 from snapshot_assets.cli.output import show, show_json, show_message
@@ -24,9 +24,6 @@ from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes, noun
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass
 class ImportWork:
@@ -42,6 +39,17 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
     files = [each.file for load in plan.loads for each in load.plans]
     replaced = [load.chunk.chunk for load in plan.loads if load.replace]
     rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    status = ExitStatus.DAMAGED if plan.partial else ExitStatus.FAILED if plan.rehearsal.failed else ExitStatus.DONE
+    if not options.json:
+        show(f"{location} at revision {plan.state.revision} into {alias}: nothing was changed")
+        show(f"  would load {counted(len(files), 'file')}, {counted(rows, 'row')}, {human_bytes(size)}")
+        if replaced:
+            show(f"  would delete the rows of {numbered(replaced)} first")
+        for left in left_out(plan):
+            show(f"  would leave out {left}")
+        for line in _plan_lines(plan, verbose=options.verbose):
+            show(f"  {line}")
+        return status
     report = {
         "location": location,
         "target": alias,
@@ -67,41 +75,43 @@ def show_plan(options: argparse.Namespace, location: str, alias: str, plan: Rest
         "missing": missing_facts(plan.lacking),
         "left_out_by_damage": [each.facts for each in left_out(plan)],
         **kept_facts(plan),
-        **lost_facts(plan),
+        **_lost_facts(plan),
     }
-    status = ExitStatus.DAMAGED if plan.partial else ExitStatus.FAILED if plan.rehearsal.failed else ExitStatus.DONE
-    if options.json:
-        show_json(report)
-        return status
-    show(f"{location} at revision {plan.state.revision} into {alias}: nothing was changed")
-    show(f"  would load {counted(len(files), 'file')}, {counted(rows, 'row')}, {human_bytes(size)}")
-    if replaced:
-        show(f"  would delete the rows of {numbered(replaced)} first")
-    for left in left_out(plan):
-        show(f"  would leave out {left}")
-    verbose = options.verbose
-    lines = (*step_lines(plan, verbose=verbose), *_left_lines(plan, verbose=verbose))
-    for line in (*lines, *untried_lines(plan), *failing_lines(plan)):
-        show(f"  {line}")
+    show_json(report)
     return status
 
 
-def _refuse_differing(plan: RestorePlan, counts: dict[TableName, tuple[int, int]]) -> bool:
-    """Return whether tables hold other rows than were loaded, which only `--into-nonempty` allows."""
-    different = {name: both for name, both in counts.items() if both[0] != both[1] and name not in plan.absent}
+def _plan_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield what a restore would make and leave; with `verbose`, a line for each object instead of a kind."""
+    steps = plan.to_create()
+    if verbose:
+        yield from (f"would make {step.name}" for step in steps)
+    elif steps:
+        yield f"would make {counts_text(counts_by_kind(step.kind for step in steps))}; --verbose names them"
+    yield from left_lines(plan, verbose=verbose)
+    for reason, keys in plan.rehearsal.untried.items():
+        yield f"not rehearsed: {counted(len(keys), 'statement')}, because {reason}"
+    for failed in plan.rehearsal.failed:
+        yield f"would fail: {failed.statement.key}: {failed.message}"
+    if plan.lacking:
+        yield "the target lacks what only these need; the statements are the snapshot's text, so read them first:"
+        yield from missing_lines(plan.lacking).splitlines()
+
+
+def report(options: argparse.Namespace, location: str, run: RestoreRun, work: ImportWork) -> int:
+    """Print what an import has done; returns the exit status.
+
+    Raises:
+        RestoreError: Tables hold other rows than were loaded, which only `--into-nonempty` allows.
+    """
+    plan = run.current()
+    different = {name: both for name, both in work.counts.items() if both[0] != both[1] and name not in plan.absent}
     if different and not plan.record.into_nonempty:
         some = "; ".join(f"{name}: {loaded_and_found(*both)}" for name, both in different.items())
         raise RestoreError(
             f"The target's row counts differ from what was loaded: {some}. {how_to_load_again(plan)}",
             tables=sorted(map(table_text, different)),
         )
-    return bool(different)
-
-
-def report(options: argparse.Namespace, location: str, run: RestoreRun, work: ImportWork) -> int:
-    """Print what an import has done; returns the exit status."""
-    plan = run.current()
-    different = _refuse_differing(plan, work.counts)
     failed = run.failed_steps()
     error: SnapshotError | None = incomplete(failed, plan.absent) if failed else None
     if plan.partial:
@@ -118,7 +128,12 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
         "bytes": sum(outcome.bytes for outcome in work.outcomes),
         "tables": {table_text(name): found for name, (_, found) in sorted(work.counts.items())},
         "left_out_by_damage": [each.facts for each in left_out(plan)],
-        **schema_facts(plan, failed),
+        "made": counts_by_kind(step.kind for step in plan.steps.made()),
+        "failed": [each.facts for each in failed],
+        "left_out": [step.name for step in plan.steps.left_out()],
+        "tables_not_made": sorted(map(table_text, plan.absent)),
+        **kept_facts(plan),
+        **_lost_facts(plan),
     }
     if error is not None:
         show_message(f"snapshots: {error}")
@@ -126,23 +141,37 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
     if options.json:
         show_json(facts)
     else:
-        for line in failed_lines(failed):
-            show(line)
         nothing = work.run_id is None and not run.changed and not failed
-        for line in _verdict(facts, different=different, nothing=nothing):
+        for line in _report_lines(plan, failed, facts, different=bool(different), nothing=nothing):
             show(line)
-        made = () if nothing else made_lines(plan, failed)
         # A repeated import with --verbose names what the first one only counted.
-        left = () if nothing and not options.verbose else _left_lines(plan, verbose=options.verbose)
-        for line in (*made, *left):
+        for line in left_lines(plan, verbose=options.verbose) if options.verbose or not nothing else ():
             show(f"  {line}")
     return exit_status(error) if error is not None else ExitStatus.DONE
 
 
-def _left_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
-    """Yield what is left as the target had it, and what is not carried over; a line each with `verbose`."""
-    yield from kept_lines(plan, verbose=verbose)
-    yield from lost_lines(plan, verbose=verbose)
+def _report_lines(
+    plan: RestorePlan, failed: Sequence[FailedStep], facts: Mapping[str, Any], *, different: bool, nothing: bool
+) -> Iterator[str]:
+    """Yield the steps that failed, with the statements to run by hand, the verdict, and what was made.
+
+    `nothing` if nothing was done, and `different` if tables hold rows of others too.
+    """
+    for each in failed:
+        yield f"could not be made: {each.object}"
+        yield f"  message: {each.message}"
+        yield from (f"  run by hand: {sql};" for sql in each.statements)
+    yield from _verdict(facts, different=different, nothing=nothing)
+    if nothing:
+        return
+    if made := plan.steps.made():
+        yield f"  made: {counts_text(counts_by_kind(step.kind for step in made))}"
+    if failed:
+        yield f"  could not be made: {counts_text(counts_by_kind(each.kind for each in failed))}; see above"
+    if plan.absent:
+        names = sorted(map(str, plan.absent))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"  rows are not loaded of tables that could not be made: {', '.join(names[:_NAMED])}{more}"
 
 
 def _verdict(facts: Mapping[str, Any], *, different: bool, nothing: bool) -> Iterator[str]:
@@ -168,23 +197,6 @@ _NOT_COMPARED = "parts of what the target had, left as they are there and not co
 _NOT_MADE = "not made, because tables that the target had refused them"
 
 
-def schema_facts(plan: RestorePlan, failed: Sequence[FailedStep]) -> dict[str, Any]:
-    """Return what JSON says of a restore's schema.
-
-    Args:
-        plan: The restore.
-        failed: Its steps that could not be made.
-    """
-    return {
-        "made": counts_by_kind(step.kind for step in plan.steps.made()),
-        "failed": [each.facts for each in failed],
-        "left_out": [step.name for step in plan.steps.left_out()],
-        "tables_not_made": sorted(map(table_text, plan.absent)),
-        **kept_facts(plan),
-        **lost_facts(plan),
-    }
-
-
 def kept_facts(plan: RestorePlan) -> dict[str, Any]:
     """Return what JSON says of what the target had and no import made, and of what was left out because of it."""
     kept, parts, refused = _kept(plan)
@@ -208,8 +220,11 @@ def _kept(plan: RestorePlan) -> tuple[list[KeptStep], list[KeptStep], list[KeptS
     return kept, parts, refused
 
 
-def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
-    """Yield what is left as the target had it, and what was left out because of it; a line each with `verbose`."""
+def left_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
+    """Yield what is left as the target had it, what was left out because of it, and what is not carried over.
+
+    By kind; with `verbose`, a line for each object instead.
+    """
     kept, parts, refused = _kept(plan)
     if differing := [each.object for each in kept if each.message]:
         more = "" if verbose or len(differing) <= _NAMED else f" and {len(differing) - _NAMED} more"
@@ -219,74 +234,23 @@ def kept_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
         yield from (f"left as the target has it: {each.object}" for each in kept)
         yield from (f"neither made nor compared: {each.object}: {each.message}" for each in parts)
         yield from (f"not made: {each.object}: {each.message}" for each in refused)
+        yield from (f"not carried over: {sentence}" for sentence in plan.lost)
         return
     for what, steps in (("left as the target has it", kept), (_NOT_COMPARED, parts), (_NOT_MADE, refused)):
         if steps:
             counts = counts_text(counts_by_kind(each.kind for each in steps))
             yield f"{what}: {counts}; --verbose names them"
-
-
-def lost_facts(plan: RestorePlan) -> dict[str, Any]:
-    """Return what JSON says of what a restore cannot carry over, by kind and by object, and its warnings.
-
-    The counts do not have the views of `left_out`, which a later run may make.
-    """
-    counts = counts_by_kind(map(kind_of_object, plan.lost_for_ever))
-    return {"lost_by_kind": counts, "lost": list(plan.lost), "warnings": list(plan.warnings)}
-
-
-def lost_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
-    """Yield lines with what is left out or not carried over by kind; with `verbose`, a line for each object instead."""
-    if verbose:
-        yield from (f"not carried over: {sentence}" for sentence in plan.lost)
-        return
-    if left_out := plan.steps.left_out():
-        counts = counts_text(counts_by_kind(step.kind for step in left_out))
+    if without := plan.steps.left_out():
+        counts = counts_text(counts_by_kind(step.kind for step in without))
         yield f"left out until the target has what they need: {counts}"
     if lost := plan.lost_for_ever:
         yield f"not carried over: {counts_text(counts_by_kind(map(kind_of_object, lost)))}; --verbose names them"
 
 
-def step_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
-    """Yield a line with what a restore would make by kind; with `verbose`, a line for each object instead."""
-    steps = plan.to_create()
-    if verbose:
-        yield from (f"would make {step.name}" for step in steps)
-    elif steps:
-        yield f"would make {counts_text(counts_by_kind(step.kind for step in steps))}; --verbose names them"
+def _lost_facts(plan: RestorePlan) -> dict[str, Any]:
+    """Return what a restore cannot carry over, by kind and by object, and its warnings.
 
-
-def failing_lines(plan: RestorePlan) -> Iterator[str]:
-    """Yield what an import would fail to make, and what the target lacks for it, a line each."""
-    for failed in plan.rehearsal.failed:
-        yield f"would fail: {failed.statement.key}: {failed.message}"
-    if plan.lacking:
-        yield "the target lacks what only these need; the statements are the snapshot's text, so read them first:"
-        yield from missing_lines(plan.lacking).splitlines()
-
-
-def untried_lines(plan: RestorePlan) -> Iterator[str]:
-    """Yield how many statements were not rehearsed, and why: a line for each reason."""
-    for reason, keys in plan.rehearsal.untried.items():
-        yield f"not rehearsed: {counted(len(keys), 'statement')}, because {reason}"
-
-
-def made_lines(plan: RestorePlan, failed: Sequence[FailedStep]) -> Iterator[str]:
-    """Yield what a restore has made of the schema, and what it could not make, a line each."""
-    if made := plan.steps.made():
-        yield f"made: {counts_text(counts_by_kind(step.kind for step in made))}"
-    if failed:
-        counts = counts_text(counts_by_kind(each.kind for each in failed))
-        yield f"could not be made: {counts}; see above"
-    if plan.absent:
-        names = sorted(map(str, plan.absent))
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield f"rows are not loaded of tables that could not be made: {', '.join(names[:3])}{more}"
-
-
-def failed_lines(failed: Sequence[FailedStep]) -> Iterator[str]:
-    """Yield the steps that failed: the object, the server's message, and the statements to run by hand."""
-    for each in failed:
-        yield f"could not be made: {each.object}"
-        yield f"  message: {each.message}"
-        yield from (f"  run by hand: {sql};" for sql in each.statements)
+    The counts do not have the views of `left_out`, which a later run may make.
+    """
+    counts = counts_by_kind(map(kind_of_object, plan.lost_for_ever))
+    return {"lost_by_kind": counts, "lost": list(plan.lost), "warnings": list(plan.warnings)}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from datetime import timedelta
-from functools import reduce
 from typing import NamedTuple
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -58,7 +56,7 @@ def place_of(options: argparse.Namespace, *, allow_root: bool = False) -> Place:
     """Return the location that a call names: by `--plan`, by `--snapshot`, or by the environment.
 
     Args:
-        options: The call's options; see `add_location_options`.
+        options: The call's options; see `options.common.location`.
         allow_root: Accept a bucket's root, for listing only.
 
     Raises:
@@ -66,7 +64,14 @@ def place_of(options: argparse.Namespace, *, allow_root: bool = False) -> Place:
         LocationUriError: The URI is invalid.
     """
     if options.plan is not None:
-        return _place_of_plan(options)
+        configuration = load_configuration(options.config, location_of=options.plan)
+        plan = configuration.plan(options.plan)
+        if is_template(plan.to):
+            raise PlanError(
+                f"plan {plan.name!r} writes each copy to a location of its own, {plan.to}; name one of them by"
+                " --snapshot."
+            )
+        return Place(parse_location(plan.to), configuration.store_options(plan), plan)
     uri = given_uri(options)
     if uri is None:
         raise PlanError(
@@ -77,34 +82,6 @@ def place_of(options: argparse.Namespace, *, allow_root: bool = False) -> Place:
     return Place(location, load_configuration(options.config, storage_only=True).store_options_for(location))
 
 
-def _place_of_plan(options: argparse.Namespace) -> Place:
-    configuration = load_configuration(options.config, location_of=options.plan)
-    plan = configuration.plan(options.plan)
-    if is_template(plan.to):
-        raise PlanError(
-            f"plan {plan.name!r} writes each copy to a location of its own, {plan.to}; name one of them by --snapshot."
-        )
-    return Place(parse_location(plan.to), configuration.store_options(plan), plan)
-
-
-def open_location(
-    options: argparse.Namespace, uri: str | None = None, *, allow_root: bool = False
-) -> tuple[ObjectStore, Callable[..., ObjectStore]]:
-    """Return the store of a location, and a function that opens the store of a folder below it by its path segments.
-
-    Args:
-        options: The command's options.
-        uri: A location beside the call's own; None for that, see `place_of`.
-        allow_root: Accept a bucket's root, for listing only.
-    """
-    if uri is None:
-        location, storage = place_of(options, allow_root=allow_root)[:2]
-    else:
-        location = parse_location(uri, allow_root=allow_root)
-        storage = load_configuration(options.config, storage_only=True).store_options_for(location)
-    return open_store(location, storage), lambda *names: open_store(reduce(Location.child, names, location), storage)
-
-
 def open_log(options: argparse.Namespace, store: ObjectStore | None = None) -> ObjectStore:
     """Return a store that has a log: that of the call by default.
 
@@ -112,7 +89,7 @@ def open_log(options: argparse.Namespace, store: ObjectStore | None = None) -> O
         NoSnapshotError: There is no log.
         LostLogError: There is no log, but there are objects that only a commit leads to.
     """
-    store = store or open_location(options)[0]
+    store = store or place_of(options).store()
     if not has_log(store):
         refuse_lost_log(store)
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)

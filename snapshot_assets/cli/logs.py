@@ -41,30 +41,16 @@ def log_on_stderr(options: argparse.Namespace) -> Iterator[None]:
     Args:
         options: The call.
     """
-    as_json = options.log_format == "json"
+    verbose, as_json = options.verbose, options.log_format == "json"
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonFormatter() if as_json else _TextFormatter(_TEXT if options.verbose else None))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    logging.captureWarnings(True)
-    try:
-        with _levels(_levels_of(options.verbose)):
-            yield
-    finally:
-        logging.captureWarnings(False)
-        root.removeHandler(handler)
-
-
-def _levels_of(verbose: int) -> dict[str, int]:
+    handler.setFormatter(_JsonFormatter() if as_json else _TextFormatter(_TEXT if verbose else None))
     levels = {PACKAGE: (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]}
     if not verbose and not sys.warnoptions:
         levels |= dict.fromkeys(_OTHERS, logging.ERROR)
-    return levels
-
-
-@contextmanager
-def _levels(levels: dict[str, int]) -> Iterator[None]:
     before = {name: logging.getLogger(name).level for name in levels}
+    root = logging.getLogger()
+    root.addHandler(handler)
+    logging.captureWarnings(True)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     try:
@@ -72,6 +58,8 @@ def _levels(levels: dict[str, int]) -> Iterator[None]:
     finally:
         for name, level in before.items():
             logging.getLogger(name).setLevel(level)
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
 
 
 class _TextFormatter(logging.Formatter):

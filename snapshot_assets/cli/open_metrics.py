@@ -35,7 +35,15 @@ class _Gauge(NamedTuple):
 
 def metrics_of(status: Status, max_age: timedelta | None) -> str:
     """Return the metrics of a status, without a final line feed; `max_age` is a metric if it is given."""
-    families = [_readable(1), *_moments(status), *_work(status), *_verifications(status), *_objects(status)]
+    families = [
+        _readable(1),
+        *_moment("seal", "the newest seal", status.seal),
+        *_moment("export", "the newest seal of exported data", status.export),
+        *_moment("tag", "the newest tag", status.tag),
+        *_work(status),
+        *_verifications(status),
+        *_objects(status),
+    ]
     if max_age is not None:
         limit = _gauge("max_age_seconds", "Limit of the age of the newest sealed export.", max_age.total_seconds())
         families.append(limit)
@@ -55,12 +63,6 @@ def _readable(value: int) -> _Gauge:
 def _gauge(name: str, text: str, value: float) -> _Gauge:
     units = [unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")]
     return _Gauge(name, text, [({}, value)], *units)
-
-
-def _moments(status: Status) -> Iterator[_Gauge]:
-    yield from _moment("seal", "the newest seal", status.seal)
-    yield from _moment("export", "the newest seal of exported data", status.export)
-    yield from _moment("tag", "the newest tag", status.tag)
 
 
 def _moment(name: str, what: str, moment: Moment | None) -> Iterator[_Gauge]:

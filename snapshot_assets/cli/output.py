@@ -147,7 +147,11 @@ def run_for_reader(run: Callable[[], int]) -> int:
     except BrokenPipeError:
         if not is_reader_gone():
             raise
-        _discard()
+        # When the interpreter ends, it writes what is left in its buffers to nowhere.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (_STDOUT, _STDERR):
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
         return READER_GONE
 
 
@@ -157,14 +161,6 @@ def is_reader_gone() -> bool:
     for descriptor in (_STDOUT, _STDERR):
         poll.register(descriptor, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
-
-
-def _discard() -> None:
-    """Let the interpreter write what is left in its buffers to nowhere when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (_STDOUT, _STDERR):
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 _COUNTED = frozenset({"bytes", "columns", "count", "files", "rows"})

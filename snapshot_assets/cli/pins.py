@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -115,20 +114,20 @@ def exists(options: argparse.Namespace) -> int:
 
 
 def list_tags(options: argparse.Namespace) -> int:
-    """List the tags."""
+    """List the tags. One that outlived its time keeps its revision until it is deleted."""
     catalog = open_catalog(options, writing=False)
-    found = listing.list_tags(catalog.state)
-    rows = [plain(asdict(tag)) | ({} if options.json else _words(tag, catalog.now())) for tag in found]
+    found, now = listing.list_tags(catalog.state), catalog.now()
+    rows = []
+    for tag in found:
+        row = plain(asdict(tag))
+        if not options.json:
+            expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
+            outlived = " (outlived)" if tag.expires_at is not None and tag.expires_at <= now else ""
+            row |= {"time_retained": tag.time_retained or "for ever", "expires_at": expires + outlived}
+            row |= {} if tag.held_since else dict.fromkeys(_HOLD_COLUMNS.values(), "")
+        rows.append(row)
     columns = _TAG_COLUMNS | (_HOLD_COLUMNS if any(tag.held_since for tag in found) else {})
     return _list(options, catalog, "tags", rows, columns)
-
-
-def _words(tag: listing.ListedTag, now: datetime) -> dict[str, str]:
-    """Return the table's columns on what keeps a tag. One that outlived its time keeps its revision until deleted."""
-    expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
-    outlived = " (outlived)" if tag.expires_at is not None and tag.expires_at <= now else ""
-    words = {"time_retained": tag.time_retained or "for ever", "expires_at": expires + outlived}
-    return words if tag.held_since else words | dict.fromkeys(_HOLD_COLUMNS.values(), "")
 
 
 def list_savepoints(options: argparse.Namespace) -> int:

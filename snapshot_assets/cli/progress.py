@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from snapshot_assets.cli.output import messages_are_json, show_line, show_message
 from snapshot_assets.engine.progress import Progress
@@ -25,25 +25,11 @@ Update = Callable[[], None]
 """Brings a bar up to date."""
 
 
-class Watch(Protocol):
-    """Counts what was done so far."""
-
-    def totals(self) -> dict[str, Any]:
-        """Return the counts, as JSON has them."""
-
-    def line(self) -> str:
-        """Return the counts as a sentence."""
-
-
 @contextmanager
-def displayed(watch: Watch, mode: str, bar: Callable[[], AbstractContextManager[Update]]) -> Iterator[None]:
-    """Show progress until the context ends.
-
-    Args:
-        watch: The counts.
-        mode: `auto`: a bar on a terminal, else a line every 30 s; `json`: a JSON object a second; `none`.
-        bar: Shows a bar until its context ends.
-    """
+def _displayed(
+    watch: Progress | ObjectProgress, mode: str, bar: Callable[[], AbstractContextManager[Update]]
+) -> Iterator[None]:
+    """Show progress, or a bar on a terminal, until the context ends."""
     if mode == "none":
         yield
     elif mode == "json":
@@ -85,10 +71,10 @@ def progress(doing: str, chunks: int, outcomes: list[Any], mode: str = "auto") -
         doing: The activity, such as `exporting`.
         chunks: The number of chunks.
         outcomes: The outcomes are added to it.
-        mode: See `displayed`.
+        mode: `auto`: a bar on a terminal, else a line every 30 s; `json`: a JSON object a second; `none`.
     """
     watch = Progress(doing, chunks, outcomes)
-    with displayed(watch, mode, partial(_bar, watch)):
+    with _displayed(watch, mode, partial(_bar, watch)):
         yield watch
 
 
@@ -173,9 +159,9 @@ class ObjectProgress:
 def object_progress(
     doing: str, mode: str, objects: int | None = None, size: int | None = None
 ) -> Iterator[ObjectProgress]:
-    """Show progress on stderr until the context ends; see `displayed` for the modes, `ObjectProgress` for the rest."""
+    """Show progress on stderr until the context ends; see `progress` for the modes, `ObjectProgress` for the rest."""
     watch = ObjectProgress(doing, objects, size)
-    with displayed(watch, mode, partial(_object_bar, watch)):
+    with _displayed(watch, mode, partial(_object_bar, watch)):
         yield watch
 
 

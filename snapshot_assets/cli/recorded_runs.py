@@ -99,15 +99,12 @@ def _show_home(options: argparse.Namespace, place: str) -> None:
     """Print where Dagster records runs if that changed, or if the call is verbose."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     last = state / "snapshot_assets" / _LAST
-    if options.verbose or _content(last) != place:
+    try:
+        known = last.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        known = ""
+    if options.verbose or known != place:
         show_message(f"Runs are recorded in {place}")
     with suppress(OSError):  # a home that cannot be written, as in a container: the next command prints it again
         last.parent.mkdir(parents=True, exist_ok=True)
         last.write_text(place, encoding="utf-8")
-
-
-def _content(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""

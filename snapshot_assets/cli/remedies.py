@@ -34,25 +34,18 @@ def with_location(text: str, options: argparse.Namespace) -> str:
         text: The text. A command stands between backticks.
         options: The call; one that has not been parsed, or finds its location elsewhere, adds nothing.
     """
-    where, run = _location_of(options), getattr(options, "run", None)
-    if not where or run is None or run.runs.startswith(_OF_SEVERAL):
+    plan, uri, run = (getattr(options, name, None) for name in ("plan", "snapshot", "run"))
+    if not (plan or uri) or run is None or run.runs.startswith(_OF_SEVERAL):
         return text
+    where = f"--plan {shlex.quote(plan)}" if plan else f"--snapshot {shlex.quote(str(uri))}"
 
     def completed(found: re.Match[str]) -> str:
-        if _LOCATION.search(f"{found['rest']} ") or (found["command"] in _OF_PLANS and not where.startswith("--plan")):
+        if _LOCATION.search(f"{found['rest']} ") or (found["command"] in _OF_PLANS and not plan):
             return found[0]
         config = f"--config {shlex.quote(options.config)} " if options.config else ""
         return f"`snapshots {config}{found['command']}{found['rest']} {where}`"
 
     return _NAMED.sub(completed, text)
-
-
-def _location_of(options: argparse.Namespace) -> str:
-    """Return the option of a call that names its location; "" if the environment does."""
-    if getattr(options, "plan", None):
-        return f"--plan {shlex.quote(options.plan)}"
-    uri = getattr(options, "snapshot", None)
-    return f"--snapshot {shlex.quote(uri)}" if uri else ""
 
 
 _LISTED = r"(?:(?<=\n  )|(?<=: )|(?<=; ))(?:{names})(?=: | is )"
@@ -72,9 +65,13 @@ def with_options(message: str, options: argparse.Namespace) -> str:
         return message
     spelling = spelling_of(options)
     pairs = {_ANYWHERE: [name for name in spelling if "_" in name], _LISTED: list(spelling)}
+
+    def option(found: re.Match[str]) -> str:
+        return spelling[found[0].removesuffix(": true")]
+
     for pattern, names in pairs.items():
         if names:
-            message = re.sub(pattern.format(names="|".join(names)), lambda found: _option(found, spelling), message)
+            message = re.sub(pattern.format(names="|".join(names)), option, message)
     return message
 
 
@@ -88,7 +85,3 @@ def spelling_of(options: argparse.Namespace) -> Mapping[str, str]:
     if given:
         found["format_options"] = " and ".join(f"--{name}" for name in given)
     return found
-
-
-def _option(found: re.Match[str], spelling: Mapping[str, str]) -> str:
-    return spelling[found[0].removesuffix(": true")]

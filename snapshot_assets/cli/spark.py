@@ -99,14 +99,15 @@ def refuse_files_elsewhere(
     from snapshot_assets.engine.session_settings import known_master
     from snapshot_assets.engine.spark_place import refuse_local_files
 
-    refuse_local_files(name, to, database, lambda: known_master(settings) or _master_of_session(settings))
+    def master() -> str:
+        if known := known_master(settings):
+            return known
+        from snapshot_assets.engine.session import master_of
+        from snapshot_assets.engine.session_start import start_session
 
+        return master_of(start_session(settings))
 
-def _master_of_session(settings: Mapping[str, str]) -> str:
-    from snapshot_assets.engine.session import master_of
-    from snapshot_assets.engine.session_start import start_session
-
-    return master_of(start_session(settings))
+    refuse_local_files(name, to, database, master)
 
 
 @contextmanager

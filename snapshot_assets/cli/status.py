@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from snapshot_assets.catalog.status import Moment, Size, Status, Unsealed, Verified, location_status
+from snapshot_assets.catalog.status import Moment, Size, Status, Verified, location_status
 from snapshot_assets.cli.exit_status import ExitStatus
-from snapshot_assets.cli.location import duration_of, open_location, open_log
+from snapshot_assets.cli.location import duration_of, open_log, place_of
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
 from snapshot_assets.cli.output import plain, show, show_json
 from snapshot_assets.errors import PlanError, SnapshotError
@@ -25,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     max_age, metrics = duration_of(options.max_age), options.format == "openmetrics"
     if metrics and options.json:
         raise PlanError("--json and --format openmetrics are two formats; give one of them.")
-    store, _ = open_location(options)
+    store = place_of(options).store()
     try:
         status = location_status(open_log(options, store), datetime.now(UTC))
     except SnapshotError:
@@ -33,28 +32,18 @@ def run(options: argparse.Namespace) -> int:
             show(unreadable(store.uri))
         raise
     stale = max_age is not None and status.is_older(max_age)
+    healthy = not stale and not status.is_damaged and status.export is not None
     if options.json:
-        show_json(_json(status, max_age, stale=stale))
+        facts = asdict(status)
+        facts["verified"] = [asdict(each.verification) | {"age_seconds": each.age_seconds} for each in status.verified]
+        facts["garbage"] = {name: facts.pop(name) for name in ("collectable", "waiting")}
+        facts["log"] = {name: facts.pop(name) for name in ("transactions", "checkpoints")}
+        show_json(plain(facts | {"max_age": max_age, "stale": stale, "healthy": healthy}))
     elif metrics:
         show(metrics_of(status, max_age))
     else:
         _show(status, max_age, stale=stale)
-    return ExitStatus.DONE if _is_healthy(status, stale=stale) else ExitStatus.DAMAGED
-
-
-def _is_healthy(status: Status, *, stale: bool) -> bool:
-    """Return whether there is a sealed export, not too old, without known damage."""
-    return not stale and not status.is_damaged and status.export is not None
-
-
-def _json(status: Status, max_age: timedelta | None, *, stale: bool) -> dict[str, Any]:
-    facts = asdict(status)
-    facts["verified"] = [asdict(each.verification) | {"age_seconds": each.age_seconds} for each in status.verified]
-    facts["garbage"] = {name: facts.pop(name) for name in ("collectable", "waiting")}
-    facts["log"] = {name: facts.pop(name) for name in ("transactions", "checkpoints")}
-    judged = {"max_age": max_age, "stale": stale, "healthy": _is_healthy(status, stale=stale)}
-    document: dict[str, Any] = plain(facts | judged)
-    return document
+    return ExitStatus.DONE if healthy else ExitStatus.DAMAGED
 
 
 def _show(status: Status, max_age: timedelta | None, *, stale: bool) -> None:
@@ -79,7 +68,9 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
     yield "newest tag", _moment(status.tag)
     if status.held:
         yield "legal hold", ", ".join(status.held)
-    yield "unsealed", _unsealed(status.unsealed, sealed=status.sealed)
+    work = status.unsealed
+    missing = f"{counted(work.chunks, 'chunk')} not exported, {counted(work.files, 'file')} not sealed"
+    yield "unsealed", "nothing" if status.sealed else f"{missing} ({human_bytes(work.bytes)})"
     for each in status.verified:
         yield "verified", _verified(each)
     if not status.verified:
@@ -111,13 +102,6 @@ def _moment(moment: Moment | None) -> str:
         return "none"
     name = f"{moment.name}, " if moment.name else ""
     return f"{name}revision {moment.revision}, {human_seconds(moment.age_seconds)} old ({time_text(moment.at)})"
-
-
-def _unsealed(work: Unsealed, *, sealed: bool) -> str:
-    if sealed:
-        return "nothing"
-    missing = f"{counted(work.chunks, 'chunk')} not exported"
-    return f"{missing}, {counted(work.files, 'file')} not sealed ({human_bytes(work.bytes)})"
 
 
 def _verified(each: Verified) -> str:

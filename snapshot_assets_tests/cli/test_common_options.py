@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.cli.logs import log_on_stderr
+from snapshot_assets.cli.options.commands import COMMANDS
 from snapshot_assets.cli.options.common import _LONG, EXAMPLES
-from snapshot_assets.cli.options.parser import _COMMANDS, build_parser
+from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.cli.output import show_message
 from snapshot_assets.cli.progress import progress
 from snapshot_assets.errors import UsageError
@@ -19,12 +20,12 @@ from snapshot_assets_tests.cli.helpers import Snapshots, in_own_process
 
 
 def test_every_command_has_examples_which_are_valid_calls() -> None:
-    assert EXAMPLES.keys() == _COMMANDS.keys()
+    assert EXAMPLES.keys() == COMMANDS.keys()
     for command, examples in EXAMPLES.items():
         for example in examples:
             assert example.startswith(command), example
             options = build_parser().parse_args(shlex.split(example))
-            assert options.run is _COMMANDS[command], example
+            assert options.run is COMMANDS[command], example
 
 
 def test_help_shows_examples_as_they_are_typed_and_the_exit_statuses() -> None:

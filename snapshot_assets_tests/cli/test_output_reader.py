@@ -37,12 +37,10 @@ def test_calls_that_only_print_end_quietly(call: tuple[str, ...]) -> None:
     "call",
     [
         ("export", "list"),
-        ("export", "verify"),
-        ("status", "--format", "openmetrics"),
         ("catalog", "log"),
         ("catalog", "show", "--json"),
-        ("catalog", "table", "files"),
     ],
+    ids=["a table", "lines", "a document"],
 )
 def test_commands_end_quietly(exported: Path, call: tuple[str, ...]) -> None:
     assert without_reader(*call, "--snapshot", exported.as_uri()) == (READER_GONE, "")

@@ -29,8 +29,6 @@ def closed() -> str:
         ("create", "--spark-remote=sc://{}"),
         ("import", "--spark-master=spark://{}"),
         pytest.param("copy", "--spark-remote=sc://{}", marks=pytest.mark.slow),
-        pytest.param("copy", "--spark-master=spark://{}", marks=pytest.mark.slow),
-        pytest.param("import", "--spark-remote=sc://{}", marks=pytest.mark.slow),
     ],
 )
 def test_a_place_that_does_not_answer(

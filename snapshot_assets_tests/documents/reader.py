@@ -109,6 +109,16 @@ def compare(block: Block, step: Step, printed: Printed) -> None:
     assert printed.status == 0, f"{block.page}, {block.heading}\n$ {step.command}\nstatus {printed.status}"
 
 
+def variables_of_page(page: str, shop: Path) -> dict[str, str]:
+    """Return the variables of a reader in the tutorial's folder: Dagster's instance, if the page needs Dagster.
+
+    Without it, no run is recorded, which takes as long as an export of the shop, and no page shows.
+    """
+    consoles = [block.text for block in blocks(page) if block.language == "console"]
+    needed = any("dagster " in text for text in consoles)
+    return {"DAGSTER_HOME": str(shop / "dagster")} if needed else {}
+
+
 def _main(pages: list[str]) -> None:
     """Follow pages and write down what their commands print."""
     homes = (Path(f"/tmp/ada{number}") for number in range(1, 10))
@@ -140,11 +150,7 @@ def _update(page: str, home: Path) -> None:
         sys.stdout.write("\n".join((f"$ {step.command}", *printed.stdout, *printed.stderr)) + "\n")
 
     shop = home / "shop"
-    Reader(home, {"DAGSTER_HOME": str(shop / "dagster")}).follow(page, home if page == TUTORIAL else shop, note)
-    _rewrite(page, outputs)
-
-
-def _rewrite(page: str, outputs: Mapping[int, list[str]]) -> None:
+    Reader(home, variables_of_page(page, shop)).follow(page, home if page == TUTORIAL else shop, note)
     text = (ROOT / page).read_text()
     for block in reversed(blocks(page)):
         if block.language == "console" and block.span[0] in outputs:

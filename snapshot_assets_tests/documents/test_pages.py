@@ -13,7 +13,7 @@ import pytest
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.documents.blocks import ROOT
 from snapshot_assets_tests.documents.followed import LOCAL, TUTORIAL
-from snapshot_assets_tests.documents.reader import AFTER_THE_EXPORT, Reader, compare
+from snapshot_assets_tests.documents.reader import AFTER_THE_EXPORT, Reader, compare, variables_of_page
 from snapshot_assets_tests.servers.ports import free_port
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 from snapshot_assets_tests.servers.s3 import S3Server, variables_of
@@ -49,7 +49,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
 def test_the_page_in_the_tutorials_folder(page: str, shop: Path, tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     shutil.copytree(shop, folder)
-    Reader(tmp_path, {"DAGSTER_HOME": str(folder / "dagster")}).follow(page, folder, compare)
+    Reader(tmp_path, variables_of_page(page, folder)).follow(page, folder, compare)
 
 
 def test_readme(

@@ -41,8 +41,12 @@ def location(
     return to
 
 
-def test_code_is_restored_after_the_rows_and_only_on_request(
-    snapshots: Snapshots, location: str, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+def test_code_is_restored_after_the_rows_and_only_on_request_and_where_it_can_be(
+    snapshots: Snapshots,
+    location: str,
+    postgresql_server: PostgresqlServer,
+    make_postgresql_database: MakeDatabase,
+    tmp_path: Path,
 ) -> None:
     plain, coded = make_postgresql_database(), make_postgresql_database()
     done = snapshots("import", "--from", location, "--target", plain, "--verbose")
@@ -63,8 +67,6 @@ def test_code_is_restored_after_the_rows_and_only_on_request(
     assert other.status == 2
     assert "were restored with code; asked for is everything" in other.err
 
-
-def test_code_is_refused_where_it_cannot_be_restored(snapshots: Snapshots, location: str, tmp_path: Path) -> None:
     call = ("import", "--from", location, "--with-code", "--target", f"duckdb://{tmp_path / 'target.duckdb'}")
     refused = snapshots(*call)
     assert refused.status == 1

@@ -97,33 +97,6 @@ def test_a_damaged_window_is_replaced_while_the_snapshot_is_not_sealed(
 
 
 @pytest.mark.slow
-def test_a_continuous_plan_exports_newly_closed_windows_only(snapshots: Snapshots, tmp_path: Path) -> None:
-    now = datetime.now(UTC).replace(second=0, microsecond=0)
-    start = now - timedelta(hours=3, minutes=30)  # no window closes while the test runs
-    source = make_source(
-        tmp_path / "live.duckdb",
-        "DELETE FROM readings",
-        *(f"INSERT INTO readings VALUES ('{time_text(start + timedelta(hours=n, minutes=1))}', {n})" for n in range(3)),
-    )
-
-    def create(lag: str) -> tuple[dict[str, int], int]:
-        config = tmp_path / f"snapshots-{lag}.yaml"
-        config.write_text(
-            f"sources: {{live: '{source}'}}\nplans:\n  live:\n    source: live\n    to: {tmp_path.as_uri()}/live\n"
-            f"    kind: continuous\n    start_time: {time_text(start)}\n    chunk_time_window: 1h\n    lag: {lag}\n"
-        )
-        # Both options of `how` go with a plan of the configuration.
-        how = ("--parallelism", "2", "--max-file-size", "32MB")
-        result = snapshots("--config", str(config), "export", "create", "--plan", "live", *how, "--json")
-        assert result.status == 0, result.err
-        return result.json["outcomes"], result.json["rows"]
-
-    assert create("2h") == ({"exported": 2}, 3)
-    assert create("0s") == ({"exported": 2, "replaced": 1}, 5)
-    assert create("0s") == ({}, 5)
-
-
-@pytest.mark.slow
 def test_what_closed_windows_lack_because_it_was_added_later_is_named_until_they_are_replaced(
     snapshots: Snapshots, tmp_path: Path
 ) -> None:
@@ -139,7 +112,10 @@ def test_what_closed_windows_lack_because_it_was_added_later_is_named_until_they
     )
 
     def create(*more: str) -> tuple[dict[str, int], list[str]]:
-        call = ("--config", str(tmp_path / "snapshots.yaml"), "export", "create", "--plan", "live", "--json", *more)
+        # Both options of `how` go with a plan of the configuration.
+        how = ("--parallelism", "2", "--max-file-size", "32MB")
+        config = ("--config", str(tmp_path / "snapshots.yaml"))
+        call = (*config, "export", "create", "--plan", "live", *how, "--json", *more)
         result = snapshots(*call)
         assert result.status == 0, result.err
         return result.json["outcomes"], [each for each in result.json["warnings"] if "exported with" in each]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from snapshot_assets.catalog.operations.delete import RowDeletionPlan, execute_row_deletion, plan_row_deletion
 from snapshot_assets.catalog.operations.rollback import RollbackPlan, execute_rollback, plan_rollback
@@ -38,7 +37,22 @@ def _deletion_summary(plan: RowDeletionPlan) -> str:
 
 def _report_deletion(options: argparse.Namespace, uri: str, plan: RowDeletionPlan, done: bool) -> None:
     if options.json:
-        show_json(_deletion_json(options, uri, plan))
+        facts = {
+            "uri": uri,
+            "dry_run": options.dry_run,
+            "deleted": plan.revision is not None,
+            "revision": plan.revision,
+            "table": table_text(plan.table),
+            "where": predicate_json(plan.predicate),
+            "files": plan.files,
+            "rows_at_most": plan.rows,
+            "whole_files": plan.whole_files,
+            "rows_at_least": plan.whole_rows,
+            "matches": [
+                {"path": match.file.path, "rows": match.file.rows, "whole": match.certain} for match in plan.matches
+            ],
+        }
+        show_json(facts)
     elif not plan.files:
         show(f"no file may hold such a row of {table_text(plan.table)}; nothing to delete")
     elif not done:
@@ -51,24 +65,6 @@ def _report_deletion(options: argparse.Namespace, uri: str, plan: RowDeletionPla
         show(f"{_deletion_summary(plan)} were deleted before; nothing to do")
     else:
         show(f"{_deletion_summary(plan)} are deleted as of revision {plan.revision}")
-
-
-def _deletion_json(options: argparse.Namespace, uri: str, plan: RowDeletionPlan) -> dict[str, Any]:
-    return {
-        "uri": uri,
-        "dry_run": options.dry_run,
-        "deleted": plan.revision is not None,
-        "revision": plan.revision,
-        "table": table_text(plan.table),
-        "where": predicate_json(plan.predicate),
-        "files": plan.files,
-        "rows_at_most": plan.rows,
-        "whole_files": plan.whole_files,
-        "rows_at_least": plan.whole_rows,
-        "matches": [
-            {"path": match.file.path, "rows": match.file.rows, "whole": match.certain} for match in plan.matches
-        ],
-    }
 
 
 def rollback(options: argparse.Namespace) -> int:
@@ -103,48 +99,39 @@ def _rollback_summary(reversal: Reversal) -> str:
 def _report_rollback(options: argparse.Namespace, uri: str, plan: RollbackPlan, done: bool) -> None:
     reversal = plan.reversal
     needed = bool(reversal.actions) and not (done and plan.revision is None)  # another writer may have done it first
+    undeleted = [
+        (revision, TableName(each.schema, each.table), each.predicate)
+        for revision, each in sorted(reversal.undeleted.items())
+    ]
     if options.json:
-        show_json(_rollback_json(options, uri, plan, needed))
+        facts = {
+            "uri": uri,
+            "dry_run": options.dry_run,
+            "to": reversal.revision,
+            "from": reversal.head,
+            "needed": needed,
+            "revision": plan.revision,
+            "leaving": list(reversal.leaving),
+            "returning": list(reversal.returning),
+            "undeleted": [
+                {"revision": revision, "table": table_text(table), "where": predicate_json(where)}
+                for revision, table, where in undeleted
+            ],
+            "expired": list(reversal.expired),
+        }
+        show_json(facts | released_json(plan.released))
     elif not needed:
         show(f"the newest state is that of revision {reversal.revision} already; nothing to do")
-    elif not done:
-        _show_rollback(plan)
-    else:
+    elif done:
         show(f"rolled back to revision {reversal.revision}, as of revision {plan.revision}")
-
-
-def _show_rollback(plan: RollbackPlan) -> None:
-    reversal = plan.reversal
-    for sign, paths in (("-", reversal.leaving), ("+", reversal.returning)):
-        for path in paths:
-            show(f"{sign} {path}")
-    for revision, each in sorted(reversal.undeleted.items()):
-        table = table_text(TableName(each.schema, each.table))
-        show(f"back: rows of {table} where {predicate_text(each.predicate)}, deleted at revision {revision}")
-    if reversal.expired:
-        show(f"expires: {', '.join(map(str, reversal.expired))}")
-    show(f"to revision {reversal.revision}, from {reversal.head}: {_rollback_summary(reversal)}")
-    show_released(plan.released, done=False)
-
-
-def _rollback_json(options: argparse.Namespace, uri: str, plan: RollbackPlan, needed: bool) -> dict[str, Any]:
-    reversal = plan.reversal
-    return {
-        "uri": uri,
-        "dry_run": options.dry_run,
-        "to": reversal.revision,
-        "from": reversal.head,
-        "needed": needed,
-        "revision": plan.revision,
-        "leaving": list(reversal.leaving),
-        "returning": list(reversal.returning),
-        "undeleted": [
-            {
-                "revision": revision,
-                "table": table_text(TableName(each.schema, each.table)),
-                "where": predicate_json(each.predicate),
-            }
-            for revision, each in sorted(reversal.undeleted.items())
-        ],
-        "expired": list(reversal.expired),
-    } | released_json(plan.released)
+    else:
+        for path in reversal.leaving:
+            show(f"- {path}")
+        for path in reversal.returning:
+            show(f"+ {path}")
+        for revision, table, where in undeleted:
+            show(f"back: rows of {table_text(table)} where {predicate_text(where)}, deleted at revision {revision}")
+        if reversal.expired:
+            show(f"expires: {', '.join(map(str, reversal.expired))}")
+        show(f"to revision {reversal.revision}, from {reversal.head}: {_rollback_summary(reversal)}")
+        show_released(plan.released, done=False)

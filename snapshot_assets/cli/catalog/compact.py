@@ -90,7 +90,6 @@ def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) ->
 
 
 def _groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
-    """Return what would be compacted, for JSON."""
     return [
         {
             "chunk": group.chunk,
@@ -105,7 +104,6 @@ def _groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
 
 
 def _show_groups(groups: Iterable[Group]) -> None:
-    """Print what would be compacted."""
     rows = [
         (each["chunk"], each["table"], each["files"], human_bytes(each["bytes"]), ", ".join(each["reasons"]))
         for each in _groups_json(groups)
@@ -141,7 +139,7 @@ def create_savepoint(options: argparse.Namespace) -> int:
     """Compact everything, then pin it. Spark starts only if there is something to compact."""
     catalog = open_catalog(options, writing=not options.dry_run)
     if options.dry_run:
-        return _show_savepoint_plan(options, catalog)
+        return _report_savepoint_plan(options, catalog)
     runs: list[str] = []
     outcomes: list[Any] = []
 
@@ -161,10 +159,16 @@ def create_savepoint(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_savepoint_plan(options: argparse.Namespace, catalog: Catalog) -> int:
+def _report_savepoint_plan(options: argparse.Namespace, catalog: Catalog) -> int:
     """Print what would be compacted, and what would be pinned: the newest seal, or the result of the compaction."""
     sealed = sealed_head(catalog.state)
-    groups = _groups_to_compact(catalog)
+    found: dict[tuple[int, TableName], Group] = {}
+    for plan in compactions(catalog.store, catalog.state):
+        for group in plan.groups:
+            key = group.chunk, group.table.table_name
+            if key not in found or found[key].kept:  # else an earlier compaction takes the group whole
+                found[key] = group
+    groups = [found[key] for key in sorted(found)]
     number, revision = catalog.state.pins.last_savepoint + 1, None if groups else sealed
     if options.json:
         facts = {"uri": catalog.store.uri, "dry_run": True, "savepoint_id": number, "saved_snapshot_id": revision}
@@ -177,14 +181,3 @@ def _show_savepoint_plan(options: argparse.Namespace, catalog: Catalog) -> int:
     what = "the result" if revision is None else f"revision {revision}; nothing to compact"
     show(f"{catalog.store.uri}: savepoint {number} would keep {what}")
     return 0
-
-
-def _groups_to_compact(catalog: Catalog) -> list[Group]:
-    """Return the groups of all compactions, without those that a later compaction takes whole."""
-    groups: dict[tuple[int, TableName], Group] = {}
-    for plan in compactions(catalog.store, catalog.state):
-        for group in plan.groups:
-            key = group.chunk, group.table.table_name
-            if key not in groups or groups[key].kept:
-                groups[key] = group
-    return [groups[key] for key in sorted(groups)]

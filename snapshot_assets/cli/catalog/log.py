@@ -29,31 +29,38 @@ def run(options: argparse.Namespace) -> int:
     store = open_log(options)
     history = History(store)
     documents, from_checkpoints, faults = [], 0, 0
-    for revision in history.revisions(since=options.since, limit=options.limit):
-        faults += bool(revision.error)
-        from_checkpoints += bool(revision.checkpoint)
-        if options.json:
-            documents.append(_as_json(revision))
-        else:
-            show(_line(revision))
+    for each in history.revisions(since=options.since, limit=options.limit):
+        faults += bool(each.error)
+        from_checkpoints += bool(each.checkpoint)
+        if not options.json:
+            show(_line(each))
+            continue
+        document = {
+            "revision": each.revision,
+            "committed_at": time_text(each.committed_at) if each.committed_at else None,
+            "writer_id": each.writer_id,
+            "what": _in_words(each.actions),
+            "actions": _as_data(each.actions),
+            **({} if each.checkpoint else _file_changes(each.actions)),
+            "pruned": bool(each.checkpoint),
+            "checkpoint": each.checkpoint or None,
+            "error": each.error or None,
+        }
+        documents.append(document)
+    pruned = f"{counted(history.pruned, 'revision')} of this log {noun(history.pruned, 'is', 'are')} pruned"
     if options.json:
         show_json({"uri": store.uri, "head": history.head, "pruned": history.pruned, "revisions": documents})
     elif options.since > history.head:
         show_message(f"nothing since revision {options.since}; the newest is {history.head}")
     elif from_checkpoints:
-        show_message(f"* pruned, read from a checkpoint, without files; {_pruned(history)}")
+        show_message(f"* pruned, read from a checkpoint, without files; {pruned}")
     elif history.pruned and options.limit is None:
-        show_message(_pruned(history))
+        show_message(pruned)
     if faults:
         show_message(
             f"{counted(faults, 'revision')} of {store.uri} cannot be read; `snapshots export verify` names all faults"
         )
     return ExitStatus.DAMAGED if faults else ExitStatus.DONE
-
-
-def _pruned(history: History) -> str:
-    count = history.pruned
-    return f"{counted(count, 'revision')} of this log {noun(count, 'is', 'are')} pruned"
 
 
 def _line(revision: Revision) -> str:
@@ -63,20 +70,6 @@ def _line(revision: Revision) -> str:
     what = "; ".join(_in_words(revision.actions))
     line = f"{number} {time_text(revision.committed_at):<24}  {revision.writer_id}  {what}"
     return "".join(character if character.isprintable() else "?" for character in line)
-
-
-def _as_json(revision: Revision) -> dict[str, Any]:
-    return {
-        "revision": revision.revision,
-        "committed_at": time_text(revision.committed_at) if revision.committed_at else None,
-        "writer_id": revision.writer_id,
-        "what": _in_words(revision.actions),
-        "actions": _as_data(revision.actions),
-        **({} if revision.checkpoint else _file_changes(revision.actions)),
-        "pruned": bool(revision.checkpoint),
-        "checkpoint": revision.checkpoint or None,
-        "error": revision.error or None,
-    }
 
 
 def _in_words(actions: Iterable[act.Action]) -> list[str]:
@@ -140,7 +133,11 @@ def _phrase(action: act.Action) -> str:
         case act.ChunksInProgress():
             return f"{counted(len(action.chunks), 'chunk')} in progress by run {action.run}"
         case act.Chunk():
-            return _chunk_phrase(action)
+            untimed = " (untimed tables)" if action.id == UNTIMED_CHUNK else ""
+            if action.status is not act.ChunkStatus.COMPLETED:
+                return f"chunk {action.id}{untimed} failed: {' '.join(action.error.split())[:_SHOWN_ERROR]}"
+            rows = counted(action.rows, "row") if action.rows else "empty"
+            return f"chunk {action.id}{untimed} {'compacted' if action.exported else 'completed'}, {rows}"
         case act.Seal():
             return f"sealed as of {action.verified_revision}, checksum {action.checksum[:8]}"
         case act.Deleted():
@@ -159,11 +156,6 @@ def _phrase(action: act.Action) -> str:
         case act.Rebuilt():
             lost = f", {counted(len(action.lost), 'thing')} lost" if action.lost else ""
             return f"the log was rebuilt{lost}" if action.snapshot_id else "a hole, closed by a rebuild"
-    return _pin_phrase(action)
-
-
-def _pin_phrase(action: act.Action) -> str:
-    match action:
         case act.TagCreated():
             return _tag_phrase(action)
         case act.TagDeleted():
@@ -186,11 +178,3 @@ def _pin_phrase(action: act.Action) -> str:
 def _tag_phrase(tag: act.TagCreated) -> str:
     ttl = f" for {duration_text(tag.ttl)}" if tag.ttl else ""
     return f"tag {tag.name!r} pins {tag.revision}{ttl}"
-
-
-def _chunk_phrase(chunk: act.Chunk) -> str:
-    untimed = " (untimed tables)" if chunk.id == UNTIMED_CHUNK else ""
-    if chunk.status is not act.ChunkStatus.COMPLETED:
-        return f"chunk {chunk.id}{untimed} failed: {' '.join(chunk.error.split())[:_SHOWN_ERROR]}"
-    rows = counted(chunk.rows, "row") if chunk.rows else "empty"
-    return f"chunk {chunk.id}{untimed} {'compacted' if chunk.exported else 'completed'}, {rows}"

@@ -12,7 +12,6 @@ from snapshot_assets.catalog.operations.garbage import Garbage, GarbagePlan, exe
 from snapshot_assets.catalog.pins.automatic import TagRule
 from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.catalog.rules.seal import Calendar
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.output import show, show_json, show_message, show_table
@@ -30,13 +29,26 @@ _NO_RULE = (
 
 
 def expire(options: argparse.Namespace) -> int:
-    """Expire revisions after a confirmation."""
+    """Expire revisions after a confirmation.
+
+    Raises:
+        PlanError: With `--yes`, the only rule is a time shorter than the grace period, such as 0s.
+    """
     place = place_of(options)
     retention, tags = _rules(options, place.plan)
     catalog = open_catalog(options, writing=not options.dry_run, place=place)
     plan = plan_expiry(catalog, retention, tags=tags)
-    if options.yes and not (options.dry_run or options.unsafe) and plan.expired:
-        _refuse_short(_given_rule(options), catalog.require_snapshot(), _summary(plan, "would go", "would expire"))
+    header = catalog.require_snapshot().header
+    assert header is not None
+    given, grace = _given_rule(options), timedelta(microseconds=header.grace)
+    age = None if given is None else given.keep_for
+    asks = options.dry_run or options.unsafe or not options.yes
+    if plan.expired and not asks and age is not None and age < grace and given == Retention(None, age):
+        raise PlanError(
+            f"--keep-for {duration_text(age)} is shorter than the plan's grace period of {duration_text(grace)}:"
+            f" {_summary(plan, 'would go', 'would expire')}. Leave out --yes to be asked, or add --unsafe to go on"
+            " without a question."
+        )
     question = f"{_summary(plan, 'will be deleted', 'will expire')}." if plan.expired or plan.tags else ""
     return execute_confirmed(
         options, catalog, plan, execute_expiry, _report_expiry, question=question, refusal="Nothing expired."
@@ -72,27 +84,6 @@ def _given_rule(options: argparse.Namespace) -> Retention | None:
     return Retention(options.keep_last, duration_of(options.keep_for), calendar)
 
 
-def _refuse_short(rule: Retention | None, state: State, summary: str) -> None:
-    """Refuse to expire without a question by a time alone that is shorter than the grace period, such as 0s.
-
-    Raises:
-        PlanError: The rule is such a time.
-    """
-    assert state.header is not None
-    grace = timedelta(microseconds=state.header.grace)
-    if (
-        rule is not None
-        and rule.keep_for is not None
-        and rule.keep_for < grace
-        and rule == Retention(None, rule.keep_for)
-    ):
-        raise PlanError(
-            f"--keep-for {duration_text(rule.keep_for)} is shorter than the plan's grace period of"
-            f" {duration_text(grace)}: {summary}. Leave out --yes to be asked, or add --unsafe to go on without a"
-            " question."
-        )
-
-
 def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:
     """Return what happens to tags and to revisions, with a verb for either."""
     pinned = f"; tags or savepoints keep {len(plan.pinned):,} of them readable" if plan.pinned else ""
@@ -111,34 +102,28 @@ def _report_expiry(options: argparse.Namespace, uri: str, plan: ExpiryPlan, done
     if options.plan is None and _given_rule(options) is None:
         show_message(_NO_RULE)
     if options.json:
-        show_json(_expiry_json(options, uri, plan))
+        facts = {
+            "uri": uri,
+            "dry_run": options.dry_run,
+            "revision": plan.revision,
+            "tags": list(plan.tags),
+            "surplus_tags": list(plan.surplus),
+            "expired": list(plan.expired),
+            "pinned": [{"revision": revision, "pins": list(pins)} for revision, pins in plan.pinned.items()],
+            "readable": plan.kept,
+        }
+        show_json(facts | released_json(plan.released))
         return
     if not plan.expired:
         show(f"nothing to expire; {counted(plan.kept, 'sealed revision')} can be read")
-    if plan.expired or plan.tags:
-        _show_expiry(plan, done=done)
-
-
-def _expiry_json(options: argparse.Namespace, uri: str, plan: ExpiryPlan) -> dict[str, Any]:
-    return {
-        "uri": uri,
-        "dry_run": options.dry_run,
-        "revision": plan.revision,
-        "tags": list(plan.tags),
-        "surplus_tags": list(plan.surplus),
-        "expired": list(plan.expired),
-        "pinned": [{"revision": revision, "pins": list(pins)} for revision, pins in plan.pinned.items()],
-        "readable": plan.kept,
-    } | released_json(plan.released)
-
-
-def _show_expiry(plan: ExpiryPlan, *, done: bool) -> None:
-    if not done and plan.expired:
-        rows = [(revision, ", ".join(plan.pinned.get(revision, ())) or "nothing") for revision in plan.expired]
-        show_table(("Revision", "Kept by"), rows)
+    if not (plan.expired or plan.tags):
+        return
     if done:
         show(_summary(plan, "deleted", f"expired as of revision {plan.revision}"))
     else:
+        if plan.expired:
+            rows = [(revision, ", ".join(plan.pinned.get(revision, ())) or "nothing") for revision in plan.expired]
+            show_table(("Revision", "Kept by"), rows)
         show(_summary(plan, "would be deleted", "would expire"))
     show_released(plan.released, done=done)
 
@@ -159,26 +144,30 @@ def gc(options: argparse.Namespace) -> int:
 
 def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> None:
     if options.json:
-        show_json(_collection_json(options, uri, plan, done))
+        facts = {
+            "uri": uri,
+            "dry_run": options.dry_run,
+            "deleted": done,
+            "grace": duration_text(plan.grace),
+            "objects": len(plan.deleted),
+            "bytes": sum(each.bytes for each in plan.deleted),
+            "reasons": by_reason(plan.deleted),
+            "garbage": [_garbage(each) for each in plan.deleted],
+            "waiting": [_garbage(each) for each in plan.waiting],
+            "foreign": list(plan.foreign),
+        }
+        show_json(facts)
     else:
-        _show_collection(plan, done)
+        if not done and (plan.deleted or plan.waiting):
+            marked = [("delete", each) for each in plan.deleted] + [("wait", each) for each in plan.waiting]
+            rows = [(mark, each.reason, _since(each), human_bytes(each.bytes), each.path) for mark, each in marked]
+            show_table(("", "Reason", "Garbage since", "Size", "Object"), rows)
+        show_reasons(plan.deleted)
+        show(f"{sizes(plan.deleted)}, {'deleted' if done else 'would be deleted'}")
+        if plan.waiting:
+            show(f"{sizes(plan.waiting)}, garbage for less than {duration_text(plan.grace)}: kept so long")
     for path in plan.foreign:
         show_message(f"left alone: {path} is not part of the format")
-
-
-def _collection_json(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> dict[str, Any]:
-    return {
-        "uri": uri,
-        "dry_run": options.dry_run,
-        "deleted": done,
-        "grace": duration_text(plan.grace),
-        "objects": len(plan.deleted),
-        "bytes": sum(each.bytes for each in plan.deleted),
-        "reasons": by_reason(plan.deleted),
-        "garbage": [_garbage(each) for each in plan.deleted],
-        "waiting": [_garbage(each) for each in plan.waiting],
-        "foreign": list(plan.foreign),
-    }
 
 
 def _garbage(each: Garbage) -> dict[str, Any]:
@@ -188,14 +177,3 @@ def _garbage(each: Garbage) -> dict[str, Any]:
 def _since(each: Garbage) -> str:
     """Return the time in whole milliseconds, as the log has times; stores and disks have finer ones."""
     return time_text(each.since.replace(microsecond=each.since.microsecond // 1000 * 1000))
-
-
-def _show_collection(plan: GarbagePlan, done: bool) -> None:
-    if not done and (plan.deleted or plan.waiting):
-        marked = [("delete", each) for each in plan.deleted] + [("wait", each) for each in plan.waiting]
-        rows = [(mark, each.reason, _since(each), human_bytes(each.bytes), each.path) for mark, each in marked]
-        show_table(("", "Reason", "Garbage since", "Size", "Object"), rows)
-    show_reasons(plan.deleted)
-    show(f"{sizes(plan.deleted)}, {'deleted' if done else 'would be deleted'}")
-    if plan.waiting:
-        show(f"{sizes(plan.waiting)}, garbage for less than {duration_text(plan.grace)}: kept so long")

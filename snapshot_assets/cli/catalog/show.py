@@ -143,16 +143,11 @@ def _show(facts: dict[str, Any]) -> None:
     show(f"  log: {counted(log['transactions'], 'transaction')}, {human_bytes(log['bytes'])}")
     for checkpoint in log["checkpoints"]:
         show(f"  checkpoint: revision {checkpoint['revision']}, {human_bytes(checkpoint['bytes'])}")
-    _show_tables(facts)
-
-
-def _show_tables(facts: dict[str, Any]) -> None:
-    tables = facts["tables"]
-    if tables:
+    if facts["tables"]:
         show("")
         rows = [
             (f"{each['schema']}.{each['table']}", each["files"], each["rows"], human_bytes(each["bytes"]))
-            for each in tables
+            for each in facts["tables"]
         ]
         show_table(("Table", "Files", "Rows", "Size"), rows)
     if facts.get("files"):

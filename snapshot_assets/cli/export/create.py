@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import check_to_seal, damage_error, hints_written
 from snapshot_assets.catalog.pins.tags import create_due_tag
-from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.replication.replicate import Replication, replicate
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, refuse_recorded, rows_outside
@@ -33,6 +33,7 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, restore_warnings, skipped_text
 from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.engine.schema_history import history_warnings
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.kinds import code_by_kind, kinds_text, uncarried_by_kind
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
@@ -66,12 +67,7 @@ def run(options: argparse.Namespace) -> int:
             # A snapshot does not record which tables `untimed_tables: skip` left out.
             skip = state.header is not None and state.header.untimed_tables == "skip"
             if plan.replicate_to:  # an earlier run may have sealed and not replicated
-                replicate(
-                    store,
-                    configuration.replica_store(plan),
-                    delete=plan.replicate_delete,
-                    single_writer=plan.single_writer,
-                )
+                _replicate(configuration, plan, store)
             work = _Work(skipped=None if skip else (), replica=plan.replicate_to)
             return _report(options, plan, store, state, work, hashed)
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
@@ -81,7 +77,9 @@ def run(options: argparse.Namespace) -> int:
         if not plan.schema_only:
             refuse_files_elsewhere(settings, plan.name, plan.to, source)
             refuse_unreachable_spark(settings)
-        if request.moves_rows(configuration, plan, state, again=options.force or replace is not None):
+        again = options.force or replace is not None
+        reads_rows = not plan.schema_only and kind_of(source.uri) != "spark"  # in Spark's tasks, of a database
+        if reads_rows and (again or request.lacks_chunks(plan, state)):
             start_spark_early(settings)
         work = _export(options, configuration, plan, state, replace)
     work.replica = plan.replicate_to
@@ -135,11 +133,26 @@ def _export(
         ):
             work.skipped = opened.skipped
             _move(opened, parts, run, watch, recorder)
-            _finish(opened, configuration, plan, recorder)
+            if recorder is None:
+                opened.seal()
+            else:
+                recorder.seal(opened)
+            rule = plan.retention.tag
+            if rule is not None and create_due_tag(opened.catalog, rule.rule) and recorder is not None:
+                recorder.tags(opened.catalog)
+            if plan.replicate_to is not None:
+                done = _replicate(configuration, plan, opened.catalog.store)
+                if recorder is not None:
+                    recorder.replicated(done, configuration.replica_store(plan))
 
     with progress("exporting", sum(len(chunks) for chunks, _ in parts), work.outcomes, options.progress) as watch:
         run_recorded(options, f"{plan.name}_export", watch, export)
     return work
+
+
+def _replicate(configuration: Configuration, plan: Plan, store: ObjectStore) -> Replication:
+    target = configuration.replica_store(plan)
+    return replicate(store, target, delete=plan.replicate_delete, single_writer=plan.single_writer)
 
 
 def _parts(
@@ -149,13 +162,23 @@ def _parts(
 
     Replaced windows come first: a window may be replaced because it is damaged, and no seal takes place over damage.
     """
-    windows = windows_of(plan, now)
-    replaced = [window.id for window in request.windows_to_replace(windows, replace)] if replace else []
+    windows, replaced = windows_of(plan, now), list[int]()
+    if replace is not None:
+        replaced = [each.id for each in windows if each.start < replace.end and replace.start < each.end]
+        if not replaced:
+            span = f"[{time_text(windows[0].start)}, {time_text(windows[-1].end)})" if windows else "empty"
+            raise PlanError(
+                f"--replace {time_text(replace.start)}/{time_text(replace.end)}: no window overlaps it; the snapshot's"
+                f" range is {span}."
+            )
     parts = [(replaced, True)] if replaced else []
     if plan.schema_only or (replaced and request.nothing_to_do(plan, state)):
         return parts
-    due = request.windows_to_export(plan, state, windows, force=force)
-    new = [window.id for window in due if window.id not in replaced]
+    first = 0
+    if plan.kind != "once" and not force and state.header is not None:
+        # A run of a `once` plan skips completed windows itself, and so records them in this Dagster instance too.
+        first = next((at for at, window in enumerate(windows) if not state.completed(window.id)), len(windows))
+    new = [window.id for window in windows[first:] if window.id not in replaced]
     again = plan.kind == "continuous"  # its untimed tables are exported by each run
     return [*parts, (new, False), ([UNTIMED_CHUNK], True)] if again else [*parts, ([*new, UNTIMED_CHUNK], False)]
 
@@ -183,32 +206,45 @@ def _move(
                         run.log(watch.committed(committed))
 
 
-def _finish(export: OpenExport, configuration: Configuration, plan: Plan, recorder: ExportRecorder | None) -> None:
-    """Seal the snapshot, create the tag that is due, and replicate."""
-    if recorder is None:
-        export.seal()
-    else:
-        recorder.seal(export)
-    rule = plan.retention.tag
-    if rule is not None and create_due_tag(export.catalog, rule.rule) and recorder is not None:
-        recorder.tags(export.catalog)
-    if plan.replicate_to is None:
-        return
-    target = configuration.replica_store(plan)
-    done = replicate(export.catalog.store, target, delete=plan.replicate_delete, single_writer=plan.single_writer)
-    if recorder is not None:
-        recorder.replicated(done, target)
-
-
 def _report(
     options: argparse.Namespace, plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: int = 0
 ) -> int:
     """Print the result, or for a finished snapshot how much of it was hashed."""
-    seal = state.newest_seal
-    counts = Counter(outcome.status for outcome in work.outcomes)
+    report = _facts(plan, store, state, work, hashed)
+    if options.json:
+        show_json(report)
+        return 0
+    if report["run_id"]:
+        outcome = f"sealed by run {report['run_id']}"
+    elif "exported_until" not in report:
+        outcome = "complete already; nothing was exported"
+    else:  # complete only up to a time, though the source was not asked
+        until = report["exported_until"]
+        found = f"complete up to {until}" if until else "no window has closed yet"
+        outcome = f"{found}; nothing was exported, and the source was not read"
+    show(f"{store.uri}: {outcome}")
+    counts = ", ".join(f"{count:,} {status}" for status, count in report["outcomes"].items())
+    show(
+        f"  {counted(report['chunks'], 'chunk')}, {counted(report['files'], 'file')}, {counted(report['rows'], 'row')},"
+        f" {human_bytes(report['bytes'])}" + (f" ({counts})" if counts else "")
+    )
+    show(f"  revision {report['revision']}, checksum {report['checksum']}")
+    if work.run_id is None:
+        show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
+    for note in _notes(report, work):
+        show(f"  {note}")
+    return 0
+
+
+def _facts(plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: int) -> dict[str, Any]:
+    seal, header = state.newest_seal, state.header
     schema = read_schema(store, state.schemas[state.schema_id])
-    code, uncarried = code_by_kind(schema), uncarried_by_kind(schema)
     files = [each.file for each in state.live_files()]
+    warnings = [*history_warnings(store, state), *restore_warnings(schema)]
+    if header is not None and header.kind == "once" and header.start and header.end and not header.schema_only:
+        windows = plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
+        if text := open_windows_text(windows, datetime.now(UTC)):  # a fixed range has windows in the future
+            warnings.insert(0, text)
     report: dict[str, Any] = {
         "location": store.uri,
         "run_id": work.run_id,
@@ -217,81 +253,39 @@ def _report(
         "checksum": seal.seal.checksum if seal else None,
         "sealed_at": time_text(seal.committed_at) if seal else None,
         "chunks": len(state.counted_chunks()),
-        "outcomes": dict(sorted(counts.items())),
+        "outcomes": dict(sorted(Counter(outcome.status for outcome in work.outcomes).items())),
         "rows": sum(file.rows for file in files),
         "bytes": sum(file.bytes for file in files),
         "files": len(files),
         "rows_outside": [vars(each) for each in rows_outside(state)],
-        "code": code,
-        "not_carried": uncarried,
+        "code": code_by_kind(schema),
+        "not_carried": uncarried_by_kind(schema),
         "not_exported": outside_text(state),
-        "hidden": list(state.header.hidden) if state.header else [],
-        "warnings": [*_open_windows(state), *history_warnings(store, state), *restore_warnings(schema)],
-        **({"replicated_to": work.replica} if work.replica else {}),
-        **_progress(plan, state),
+        "hidden": list(header.hidden) if header else [],
+        "warnings": warnings,
     }
+    if work.replica:
+        report["replicated_to"] = work.replica
+    if plan.kind == "continuous" and not plan.schema_only and header is not None:
+        following = next_export(plan, header.end)
+        report["exported_until"] = time_text(header.end) if header.end else None
+        report["next_window_at"] = time_text(following) if following else None
     if work.skipped is not None:
         report["tables_skipped"] = [table_text(name) for name in work.skipped]
     if work.run_id is None:
         report["hashed_bytes"] = hashed
-    if options.json:
-        show_json(report)
-        return 0
-    show(f"{store.uri}: {_outcome(report)}")
-    show(
-        f"  {counted(report['chunks'], 'chunk')}, {counted(report['files'], 'file')}, {counted(report['rows'], 'row')},"
-        f" {human_bytes(report['bytes'])}"
-        + (f" ({', '.join(f'{count:,} {status}' for status, count in sorted(counts.items()))})" if counts else "")
-    )
-    show(f"  revision {report['revision']}, checksum {report['checksum']}")
-    if work.run_id is None:
-        show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
-    for note in _notes(state, report, work):
-        show(f"  {note}")
-    return 0
+    return report
 
 
-def _progress(plan: Plan, state: State) -> dict[str, str | None]:
-    """Return up to when a continuous plan is exported, and when its next window can be; nothing for other plans."""
-    if plan.kind != "continuous" or plan.schema_only or state.header is None:
-        return {}
-    end = state.header.end
-    following = next_export(plan, end)
-    return {
-        "exported_until": time_text(end) if end else None,
-        "next_window_at": time_text(following) if following else None,
-    }
-
-
-def _outcome(report: Mapping[str, Any]) -> str:
-    """Return what the call did. A continuous plan is complete only up to a time, though its source was not asked."""
-    if report["run_id"]:
-        return f"sealed by run {report['run_id']}"
-    if "exported_until" not in report:
-        return "complete already; nothing was exported"
-    until = report["exported_until"]
-    found = f"complete up to {until}" if until else "no window has closed yet"
-    return f"{found}; nothing was exported, and the source was not read"
-
-
-def _open_windows(state: State) -> Iterator[str]:
-    """Yield a warning of windows that a fixed range has in the future."""
-    header = state.header
-    if header is not None and header.kind == "once" and header.start and header.end and not header.schema_only:
-        windows = plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
-        if text := open_windows_text(windows, datetime.now(UTC)):
-            yield text
-
-
-def _notes(state: State, report: Mapping[str, Any], work: _Work) -> Iterator[str]:
+def _notes(report: Mapping[str, Any], work: _Work) -> Iterator[str]:
     """Yield when more can be exported, where the snapshot was replicated, and how it differs from the source."""
     if following := report.get("next_window_at"):
         closed = datetime.fromisoformat(following) <= datetime.now(UTC)
         yield f"the next window can be exported {'now' if closed else f'from {following} on'}"
     if work.replica:
         yield f"replicated to {work.replica}"
-    if outside := outside_text(state):
-        yield outside
+    if report["not_exported"]:
+        yield report["not_exported"]
     if report["hidden"]:
         yield f"hidden by the plan: {', '.join(report['hidden'])}"
     if work.skipped:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -24,8 +24,8 @@ from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError, StoreUnavailableError
 from snapshot_assets.format.names import rule_of
-from snapshot_assets.format.units import parse_given_time, time_text
-from snapshot_assets.format.windows import TimeRange, Window
+from snapshot_assets.format.units import parse_given_time
+from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import Problem, plan_error
@@ -43,11 +43,20 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
         raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
     own = given_fields(options)
     given = with_inherited(options, own)
-    idle = _idle(options, own) if options.plan is None and given.get("schema_only") else []
+    idle: list[Problem] = []
+    if options.plan is None and given.get("schema_only"):
+        # What the call gives has no effect on a snapshot without data, even a default's value.
+        named = [*(name for name in own if name in _DATA_FIELDS), *(["--replace"] if options.replace else [])]
+        idle = [Problem((name,), _NO_DATA) for name in named]
     try:
         configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
     except PlanError as error:
-        raise _with_problems("the call", error, idle) from None
+        found = error.attributes.get("problems", ())
+        known = {problem.path[:1] for problem in found}
+        added = [problem for problem in idle if problem.path not in known]
+        if not (found and added):
+            raise
+        raise plan_error("the call", (*found, *added)) from None
     if idle:
         raise plan_error("the call", idle)
     if plan.kind == "query":
@@ -55,20 +64,6 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     if plan.schema_only and options.replace:
         raise PlanError("--replace exports data again, and a schema-only snapshot has none; remove one of the two.")
     return configuration.with_plan(plan), plan
-
-
-def _idle(options: argparse.Namespace, given: Mapping[str, Any]) -> list[Problem]:
-    """Return the options of a call that have no effect on a snapshot without data, also those of a default's value."""
-    replace = ["--replace"] if options.replace else []
-    return [Problem((name,), _NO_DATA) for name in (*(name for name in given if name in _DATA_FIELDS), *replace)]
-
-
-def _with_problems(what: str, error: PlanError, more: Sequence[Problem]) -> PlanError:
-    """Return an error that lists the mistakes of another one, then more; the other one if that lists none."""
-    found = error.attributes.get("problems", ())
-    known = {problem.path[:1] for problem in found}
-    added = [problem for problem in more if problem.path not in known]
-    return plan_error(what, (*found, *added)) if found and added else error
 
 
 def given_fields(options: argparse.Namespace) -> dict[str, Any]:
@@ -185,25 +180,16 @@ def check_location(plan: Plan, state: State, source: DatabaseAddress, *, replace
 
 def nothing_to_do(plan: Plan, state: State) -> bool:
     """Return whether the snapshot is sealed and has every window that has closed by now."""
-    if state.header is None or not state.sealed or state.missing():
-        return False
-    return plan.kind == "once" or plan.schema_only or closed_end(plan, datetime.now(UTC)) == state.header.end
+    return state.sealed and not lacks_chunks(plan, state)
 
 
-def moves_rows(configuration: Configuration, plan: Plan, state: State, *, again: bool) -> bool:
-    """Return whether a call surely reads rows of a database in Spark's tasks.
-
-    Args:
-        configuration: The sources.
-        plan: The plan.
-        state: The location's state.
-        again: Whether chunks are exported that may be there.
-    """
-    if plan.schema_only or kind_of(configuration.source(plan.source).uri) == "spark":
-        return False
-    if again or state.header is None or state.missing():
+def lacks_chunks(plan: Plan, state: State) -> bool:
+    """Return whether chunks, or windows that have closed by now, are not exported."""
+    if state.header is None or state.missing():
         return True
-    return plan.kind == "continuous" and closed_end(plan, datetime.now(UTC)) != state.header.end
+    return (
+        plan.kind == "continuous" and not plan.schema_only and closed_end(plan, datetime.now(UTC)) != state.header.end
+    )
 
 
 def prepared(configuration: Configuration, plan: Plan, state: State, *, force: bool) -> Plan:
@@ -239,29 +225,6 @@ def prepared(configuration: Configuration, plan: Plan, state: State, *, force: b
             checked_schemas(database, plan, (resolve, existing), with_bounds=with_bounds)
     Catalog.open_for_writing(configuration.store(plan), single_writer=plan.single_writer)
     return found[0]
-
-
-def windows_to_export(plan: Plan, state: State, windows: Sequence[Window], *, force: bool) -> Sequence[Window]:
-    """Return the windows of a run: all of a `once` plan; of a continuous plan, those from the first missing one.
-
-    A run of a `once` plan skips completed windows itself, and so records them in this Dagster instance too.
-    """
-    if plan.kind == "once" or force or state.header is None:
-        return windows
-    done = next((index for index, window in enumerate(windows) if not state.completed(window.id)), len(windows))
-    return windows[done:]
-
-
-def windows_to_replace(windows: Sequence[Window], chosen: TimeRange) -> Sequence[Window]:
-    """Return the windows that overlap a range, of which there must be some."""
-    overlapping = [window for window in windows if window.start < chosen.end and chosen.start < window.end]
-    if not overlapping:
-        span = f"[{time_text(windows[0].start)}, {time_text(windows[-1].end)})" if windows else "empty"
-        raise PlanError(
-            f"--replace {time_text(chosen.start)}/{time_text(chosen.end)}: no window overlaps it; the snapshot's range "
-            f"is {span}."
-        )
-    return overlapping
 
 
 def check_replica(configuration: Configuration, plan: Plan, state: State) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.schemas import read_schema
-from snapshot_assets.cli.location import open_location
+from snapshot_assets.cli.location import place_of
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotExistsError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.header import FileFormat
-from snapshot_assets.format.names import ColumnPath, NameRule, Spellings, column_text, rule_of, table_text
+from snapshot_assets.format.names import ColumnPath, Spellings, column_text, rule_of, table_text
 from snapshot_assets.format.relations import Carrier, DatabaseSchema
 from snapshot_assets.plan.read_configuration import Needed, load_configuration
 
@@ -34,7 +34,7 @@ def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[s
     """
     if "to" not in given or options.plan is not None or options.force:
         return given
-    store = open_location(options, given["to"])[0]
+    store = place_of(options).store()
     state = Catalog.open(store).state
     if state.header is None or state.header.query or state.deleted:
         return given
@@ -54,17 +54,19 @@ def with_inherited(options: argparse.Namespace, given: dict[str, Any]) -> dict[s
             " or give --force to replace the snapshot by a new one.",
             fields=["schema_only"],
         )
-    fields |= _data_fields(state.header)
+    written, default = FileFormat.parse(state.header.format), vars(FileFormat())
+    fields["format_options"] = {
+        name: value for name, value in vars(written).items() if name != "name" and value != default[name]
+    }
     try:
         schema = read_schema(store, state.schemas[state.schema_id])
     except (DamageError, ObjectNotFoundError):  # the export writes it again, from what the call gives
         return fields | given
-    columns, chosen = _time_columns(schema, given)
-    _check_time_columns(columns, chosen, rule_of(schema.database))
+    time_columns = _time_columns(schema, given)
     if given.get("format", fields["format"]) != fields["format"]:
         fields["format_options"] = {}
     merged = {
-        "time_columns": columns | chosen,
+        "time_columns": time_columns,
         "carriers": _carriers(schema, given),
         "format_options": fields["format_options"] | given.get("format_options", {}),
     }
@@ -86,40 +88,33 @@ def _fields(header: Header) -> dict[str, Any]:
         "time_zone": header.time_zone,
         "grace": timedelta(microseconds=header.grace),
     }
+    if not header.schema_only:  # a plan without data may not have these
+        fields |= {
+            "start_time": header.requested_start,
+            "end_time": header.requested_end,
+            "chunk_time_window": timedelta(microseconds=header.chunk_time_window),
+            "format": FileFormat.parse(header.format).name,
+            "null_time": header.null_time,
+            "untimed_tables": header.untimed_tables,
+        }
     return {name: value for name, value in fields.items() if value}
 
 
-def _data_fields(header: Header) -> dict[str, Any]:
-    """Return the fields that a plan without data may not have."""
-    written, default = FileFormat.parse(header.format), vars(FileFormat())
-    options = {name: value for name, value in vars(written).items() if name != "name" and value != default[name]}
-    fields = {
-        "start_time": header.requested_start,
-        "end_time": header.requested_end,
-        "chunk_time_window": timedelta(microseconds=header.chunk_time_window),
-        "format": written.name,
-        "null_time": header.null_time,
-        "untimed_tables": header.untimed_tables,
-    }
-    return {name: value for name, value in fields.items() if value} | {"format_options": options}
+def _time_columns(schema: DatabaseSchema, given: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the time columns that a call gives, and of the snapshot's other tables, or those that a call selects.
 
+    They name tables as the snapshot does.
 
-def _time_columns(
-    schema: DatabaseSchema, given: Mapping[str, Any]
-) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """Return the time columns of a snapshot's tables, of some only if a call selects tables, and those that it gives.
-
-    Both name tables as the snapshot does.
+    Raises:
+        SnapshotExistsError: The call gives a table another time column.
     """
     own = {each.name for each in schema.schemas}  # large objects are a table of no schema
     found = {table_text(each.table_name): each.time_index for each in schema.tables if each.schema_name in own}
-    spellings = Spellings(rule_of(schema.database), found)
+    names = rule_of(schema.database)
+    spellings = Spellings(names, found)
     selected = None if given.get("tables") is None else set(map(spellings.of, given["tables"]))
-    chosen = {spellings.of(name): column for name, column in given.get("time_columns", {}).items()}
-    return {name: column for name, column in found.items() if selected is None or name in selected}, chosen
-
-
-def _check_time_columns(there: Mapping[str, str | None], here: Mapping[str, str | None], names: NameRule) -> None:
+    there = {name: column for name, column in found.items() if selected is None or name in selected}
+    here = {spellings.of(name): column for name, column in given.get("time_columns", {}).items()}
     for name, column in here.items():
         if name in there and not names.same(there[name] or "", column or ""):
             raise SnapshotExistsError(
@@ -128,6 +123,7 @@ def _check_time_columns(there: Mapping[str, str | None], here: Mapping[str, str 
                 " replace the snapshot by a new one.",
                 fields=["time_columns"],
             )
+    return there | here
 
 
 def _carriers(schema: DatabaseSchema, given: Mapping[str, Any]) -> dict[str, str]:

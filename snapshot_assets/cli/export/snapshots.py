@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import reduce
 from operator import attrgetter
 
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
@@ -16,32 +17,49 @@ from snapshot_assets.catalog.rules.begin import refuse_pinned
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.pins import refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.faults import Remedy
 from snapshot_assets.catalog.verify.objects import Depth, Report, Rotation
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.retained import some_of
 from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
-from snapshot_assets.cli.location import open_catalog, open_location, open_log, place_of
+from snapshot_assets.cli.location import open_catalog, open_log, place_of
 from snapshot_assets.cli.output import plain, show, show_json, show_message, show_table
 from snapshot_assets.cli.progress import object_progress
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes, noun, number_text, parse_share, time_text
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import Location
+from snapshot_assets.storage.options import open_store
 
 
 def list_(options: argparse.Namespace) -> int:
     """List snapshots; exit status 3 if one of them cannot be read."""
-    store, open_below = open_location(options, allow_root=True)
+    place = place_of(options, allow_root=True)
+    store = place.store()
+
+    def open_below(*names: str) -> ObjectStore:
+        return open_store(reduce(Location.child, names, place.location), place.storage)
+
     found = list_snapshots(store, open_below)
     if options.json:
         show_json([plain(asdict(summary)) for summary in found])
     elif found:
-        show_table(
-            ("Location", "Name", "Created", "Chunks", "Rows", "Size", "Status"), [_listed(item) for item in found]
-        )
+        rows = [
+            (
+                each.uri,
+                each.name,
+                time_text(each.created_at) if each.created_at else "",
+                _chunks(each),
+                each.rows,
+                human_bytes(each.bytes),
+                each.status,
+            )
+            for each in found
+        ]
+        show_table(("Location", "Name", "Created", "Chunks", "Rows", "Size", "Status"), rows)
     else:
         show_message(f"No snapshots at {store.uri}.")
     for summary in found:
@@ -50,18 +68,6 @@ def list_(options: argparse.Namespace) -> int:
             show_message(summary.error if named else f"{summary.uri}: {summary.error}")
     unreadable = any(summary.status == "unreadable" for summary in found)
     return ExitStatus.DAMAGED if unreadable else ExitStatus.DONE
-
-
-def _listed(summary: SnapshotSummary) -> tuple[object, ...]:
-    return (
-        summary.uri,
-        summary.name,
-        time_text(summary.created_at) if summary.created_at else "",
-        _chunks(summary),
-        summary.rows,
-        human_bytes(summary.bytes),
-        summary.status,
-    )
 
 
 def _chunks(summary: SnapshotSummary) -> str:
@@ -94,8 +100,14 @@ def verify(options: argparse.Namespace) -> int:
 def _show_report(report: Report) -> None:
     for fault in report.faults:
         show(f"{'DAMAGE ' if fault.is_damage else 'warning'}  {fault.kind}: {fault.message}")
-    if report.remedy is not None:
-        _show_remedy(report.remedy)
+    if (remedy := report.remedy) is not None:
+        needing = some_of(remedy.revisions) + (f" ({', '.join(remedy.pins)})" if remedy.pins else "")
+        show(f"The newest state, revision {remedy.newest}, is whole; what is damaged is needed only by {needing}.")
+        first = "seal the newest state (run the export to its end), then " if remedy.seal_first else ""
+        too = f"; {some_of(remedy.expire_too)}, undamaged, will expire too" if remedy.expire_too else ""
+        show(f"Restore the damaged objects from a copy. Or {first}expire and delete what needs them{too}:")
+        for command in remedy.commands:
+            show(f"  {command}")
     if report.temporary_files:
         files = f"{counted(report.temporary_files, 'temporary file')}, {human_bytes(report.temporary_bytes)}"
         show(f"{files}, of writers at work or killed: `snapshots catalog gc` deletes those older than the grace period")
@@ -113,20 +125,9 @@ def _show_report(report: Report) -> None:
     show(f"{verdict}: {report.uri} at revision {report.revision}, {counted(report.files, 'data file')}, {read}")
 
 
-def _show_remedy(remedy: Remedy) -> None:
-    pinned = f" ({', '.join(remedy.pins)})" if remedy.pins else ""
-    needing = some_of(remedy.revisions) + pinned
-    show(f"The newest state, revision {remedy.newest}, is whole; what is damaged is needed only by {needing}.")
-    first = "seal the newest state (run the export to its end), then " if remedy.seal_first else ""
-    too = f"; {some_of(remedy.expire_too)}, undamaged, will expire too" if remedy.expire_too else ""
-    show(f"Restore the damaged objects from a copy. Or {first}expire and delete what needs them{too}:")
-    for command in remedy.commands:
-        show(f"  {command}")
-
-
 def delete(options: argparse.Namespace) -> int:
     """Delete a snapshot after the confirmation `yes`; exit status 1 without it."""
-    store, _ = open_location(options)
+    store = place_of(options).store()
     if not has_log(store):
         refuse_lost_log(store)
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
@@ -189,34 +190,30 @@ def _show_changes(changes: list[DiffRow], between: str) -> None:
             case Kind.TOMBSTONE:
                 show(f"tombstone {row.change.value}: {_table(row)}, {row.detail}")
     chunks = [row for row in changes if row.kind is Kind.CHUNK]
-    files = [row for row in changes if row.kind is Kind.FILE]
     if chunks:
-        show_table(("Chunk", "Table", "Change", "Files", "Rows", "Size"), [_chunk_row(row) for row in chunks])
-    show(f"{counted(len(files), 'file')} changed {between}: {_row_changes(chunks)}")
-
-
-def _row_changes(chunks: list[DiffRow]) -> str:
-    """Return how many rows were added and removed, as far as that is known."""
+        rows = [
+            (
+                row.chunk,
+                _table(row),
+                row.detail or row.change.value,
+                f"+{row.files_added} -{row.files_removed}",
+                f"+{_number(row.rows_added)} -{_number(row.rows_removed)}",
+                f"+{human_bytes(row.bytes_added or 0)} -{human_bytes(row.bytes_removed or 0)}",
+            )
+            for row in chunks
+        ]
+        show_table(("Chunk", "Table", "Change", "Files", "Rows", "Size"), rows)
     added, removed = ([getattr(row, f"rows_{each}") for row in chunks] for each in (Change.ADDED, Change.REMOVED))
     known = f"+{counted(sum(filter(None, added)), 'row')}, -{counted(sum(filter(None, removed)), 'row')}"
     unknown = [f"deleted by tombstones in {counted(removed.count(None), 'chunk')}"] * (None in removed)
     unknown += [f"brought back in {counted(added.count(None), 'chunk')}"] * (None in added)
-    return known + (f", and unknown numbers {' and '.join(unknown)}" if unknown else "")
+    files = counted(sum(row.kind is Kind.FILE for row in changes), "file")
+    more = f", and unknown numbers {' and '.join(unknown)}" if unknown else ""
+    show(f"{files} changed {between}: {known}{more}")
 
 
 def _table(row: DiffRow) -> str:
     return "" if row.schema is None or row.table is None else table_text(TableName(row.schema, row.table))
-
-
-def _chunk_row(row: DiffRow) -> tuple[object, ...]:
-    return (
-        row.chunk,
-        _table(row),
-        row.detail or row.change.value,
-        f"+{row.files_added} -{row.files_removed}",
-        f"+{_number(row.rows_added)} -{_number(row.rows_removed)}",
-        f"+{human_bytes(row.bytes_added or 0)} -{human_bytes(row.bytes_removed or 0)}",
-    )
 
 
 def _number(rows: int | None) -> str:

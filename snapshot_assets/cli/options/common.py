@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 LOCATION_VARIABLE = "SNAPSHOTS_LOCATION"
@@ -16,21 +17,36 @@ _PLAN = "a plan of the configuration: its location, with its storage options"
 _SNAPSHOT = "the snapshot's location"
 
 
-def add_location_options(
-    parser: argparse._ActionsContainer, *names: str, plan: str = _PLAN, snapshot: str = _SNAPSHOT
-) -> None:
-    """Add the options of a command that takes a location; `cli.location` resolves them.
+Option = Callable[[argparse._ActionsContainer], object]
+"""Adds an option to a command's parser, or to a group of its options."""
+
+
+def option(name: str, metavar: str | None, text: str | None, **settings: Any) -> Option:
+    """Return what adds an option; the settings are those of `add_argument`."""
+    return lambda parser: parser.add_argument(name, metavar=metavar, help=text, **settings)
+
+
+def flag(name: str, text: str) -> Option:
+    """Return what adds an option without a value."""
+    return lambda parser: parser.add_argument(name, action="store_true", help=text)
+
+
+def location(*names: str, plan: str = _PLAN, snapshot: str = _SNAPSHOT) -> Option:
+    """Return what adds the options of a command that takes a location; `cli.location` resolves them.
 
     Args:
-        parser: The command's parser, or a group of its options.
         *names: Other names of `--snapshot` that this command has, such as `--to`.
         plan: Help of `--plan`.
         snapshot: Help of `--snapshot`.
     """
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--plan", metavar="NAME", help=plan)
-    help_ = f"{snapshot} (default: ${LOCATION_VARIABLE})"
-    where.add_argument(*names, "--snapshot", dest="snapshot", action=_OneLocation, metavar="URI", help=help_)
+
+    def add(parser: argparse._ActionsContainer) -> None:
+        where = parser.add_mutually_exclusive_group()
+        where.add_argument("--plan", metavar="NAME", help=plan)
+        help_ = f"{snapshot} (default: ${LOCATION_VARIABLE})"
+        where.add_argument(*names, "--snapshot", dest="snapshot", action=_OneLocation, metavar="URI", help=help_)
+
+    return add
 
 
 class _OneLocation(argparse.Action):

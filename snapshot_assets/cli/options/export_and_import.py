@@ -1,4 +1,4 @@
-"""Options of `export create`, `copy`, `catalog compact` and `import`, and types of option values.
+"""Options of the commands that move rows, `export create`, `copy` and `import`, and types of option values.
 
 Importing it imports nothing heavy.
 """
@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any
 
-from snapshot_assets.cli.options.common import add_location_options
+from snapshot_assets.cli.options.common import location
 
 VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest, ts:2025-01-31 or ts:2025-01-31T12:00:00Z"
 """Values of options that name a version."""
@@ -42,11 +42,11 @@ class DatabaseOption(argparse.Action):
         setattr(namespace, self.dest, resolved_option(str(option), str(values), os.environ))
 
 
-def create(parser: argparse.ArgumentParser) -> None:
+def create(parser: argparse._ActionsContainer) -> None:
     """Add the options of `snapshots export create`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     where = "location: s3://bucket/prefix, file:///abs/path, …"
-    add_location_options(what, "--to", plan="a plan of the configuration", snapshot=where)
+    location("--to", plan="a plan of the configuration", snapshot=where)(what)
     what.add_argument("--source", action=DatabaseOption, metavar="S", help=_DATABASES)
     what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
     what.add_argument("--catalog", help="catalog name recorded in the manifest")
@@ -85,23 +85,12 @@ def create(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
 
 
-def compact(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `snapshots catalog compact`."""
-    some = "compact only these tables, whole (default: what needs it)"
-    parser.add_argument("--table", type=tables, default=[], metavar="s.t,…", help=some)
-    some = "compact only these chunks, whole (default: those that need it)"
-    parser.add_argument("--chunk", type=chunks, default=[], metavar="N,…", help=some)
-    parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MiB)")
-    dedupe = "keep only the newest of the rows with one primary key"
-    parser.add_argument("--dedupe", choices=("primary_key",), default="", help=dedupe)
-
-
-def copy(parser: argparse.ArgumentParser) -> None:
+def copy(parser: argparse._ActionsContainer) -> None:
     """Add the options of `snapshots copy`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     what.add_argument("query", nargs="?", metavar="QUERY", help="schema.table, or SQL that reads, without ORDER BY")
     where = "an empty location; {now:%%Y%%m%%dT%%H%%M%%SZ}, {date}, {plan} and {run_id} are filled in"
-    add_location_options(what, "--to", plan="a plan of kind: query of the configuration", snapshot=where)
+    location("--to", plan="a plan of kind: query of the configuration", snapshot=where)(what)
     what.add_argument("--source", action=DatabaseOption, metavar="S", help=_DATABASES)
     what.add_argument("--name", help="name of the copy (default: last segment of the location)")
     what.add_argument("--start-time", metavar="T", help=f"start of the windows of :start and :end, {_RANGE}")
@@ -163,9 +152,7 @@ def entry(text: str) -> tuple[str, str]:
 def time_column(text: str) -> tuple[str, str | None]:
     """Split at the equals sign; `null` means no column, and a quoted name is a column's."""
     name, value = entry(text)
-    if _QUOTED.fullmatch(value):
-        return name, value[1:-1].replace('""', '"')
-    return name, None if value == "null" else value
+    return name, None if value == "null" else unquoted(value)
 
 
 class _FormatOption(argparse.Action):
@@ -179,10 +166,10 @@ class _FormatOption(argparse.Action):
         setattr(namespace, self.dest, given | {str(option).lstrip("-"): True if values == [] else values})
 
 
-def import_(parser: argparse.ArgumentParser) -> None:
+def import_(parser: argparse._ActionsContainer) -> None:
     """Add the options of `snapshots import`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
-    add_location_options(what, "--from", plan="a plan of the configuration: its location, target and new names")
+    location("--from", plan="a plan of the configuration: its location, target and new names")(what)
     what.add_argument("--target", action=DatabaseOption, metavar="T", help=_TARGETS)
     what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
     what.add_argument("--schemas", type=names, metavar="a,b", default=[], help="schemas (default: all)")
@@ -214,18 +201,6 @@ def import_(parser: argparse.ArgumentParser) -> None:
         how.add_argument(name, action="store_true", help=text)
 
 
-def tombstone(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `snapshots catalog tombstone`."""
-    parser.add_argument("--table", required=True, metavar="s.t", help="the table")
-    which = """which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not"""
-    parser.add_argument("--where", required=True, metavar="PREDICATE", help=which)
-
-
-def at(parser: argparse.ArgumentParser, default: str = "head") -> None:
-    """Add the option that chooses a version."""
-    parser.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: {default})")
-
-
 def count(text: str) -> int:
     """Parse a whole number from 1 up."""
     if not (text.isascii() and text.isdecimal() and int(text)):
@@ -251,4 +226,9 @@ def tables(text: str) -> list[str]:
 
 def names(text: str) -> list[str]:
     """Split as `tables` does, and remove the quotes."""
-    return [name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name for name in tables(text)]
+    return [unquoted(name) for name in tables(text)]
+
+
+def unquoted(name: str) -> str:
+    """Return a name without its double quotes, if it has them."""
+    return name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name

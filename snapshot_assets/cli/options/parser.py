@@ -3,68 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 from snapshot_assets import __version__
-from snapshot_assets.cli.options import catalog_and_setup as own
-from snapshot_assets.cli.options.call_parser import CallParser, PrintCompletion
-from snapshot_assets.cli.options.common import add_common_options, add_location_options
-from snapshot_assets.cli.options.export_and_import import VERSIONS, at, compact, copy, count, create, import_, tombstone
+from snapshot_assets.cli.exit_status import meanings_text
+from snapshot_assets.cli.options.commands import COMMANDS, GROUPS
+from snapshot_assets.cli.options.common import add_common_options
+from snapshot_assets.cli.output import messages_are_json
+from snapshot_assets.errors import UsageError
+from snapshot_assets.format.scrub import scrub
 
-_SHARED: dict[str, dict[str, Any]] = {
-    "--dry-run": {"action": "store_true", "help": "print what the command would do, change nothing"},
-    "--yes": {"action": "store_true", "help": "do not ask for a confirmation"},
-    "--single-writer": {
-        "action": "store_true",
-        "help": "promise that no other writer uses the location, for stores without conditional creates",
-    },
-    "--spark-master": {
-        "metavar": "URL",
-        "help": "Spark's master: local[4], spark://host:7077, yarn, … (default: the configuration's, else local[*,4])",
-    },
-    "--dagster-home": {
-        "metavar": "FOLDER",
-        "help": "folder of the Dagster instance that records the run (default: DAGSTER_HOME, else none records it)",
-    },
-    "--spark-remote": {"metavar": "URL", "help": "a Spark Connect server in place of a master: sc://host:15002"},
-    "--json": {"action": "store_true", "help": "print one JSON document on stdout"},
-}
-"""Options that several commands have."""
+_CONFIG = "configuration, here or before the command (default: $SNAPSHOTS_CONFIG or snapshots.yaml)"
 
-_LOCATION = "--snapshot"
-"""Stands for `--plan` and `--snapshot`."""
-_JSON = ("--json",)
-_SPARK = ("--spark-master", "--spark-remote")
-_RECORDED = ("--dagster-home", *_SPARK)
-_MOVES = (*_RECORDED, *_JSON)
-_READS = (_LOCATION, *_JSON)
-_WRITES = ("--single-writer", *_READS)
-_PLANS = ("--dry-run", *_WRITES)
-_ASKS = ("--yes", *_PLANS)
+_FILES = {"bash": "_shtab_compgen_files", "zsh": "_files"}
+"""What completes a file's name, as `shtab.FILE`; importing shtab takes time."""
 
-
-class _Command(NamedTuple):
-    """A command.
-
-    Attributes:
-        runs: The module below `snapshot_assets.cli` and its function, such as `pins:rename`.
-        shared: Its options of `_SHARED`.
-        text: Its help.
-        add_options: Adds its own options.
-    """
-
-    runs: str
-    shared: tuple[str, ...]
-    text: str
-    add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None
-
-    def __call__(self, options: argparse.Namespace) -> int:
-        """Run the command; its module is imported only now."""
-        module, function = self.runs.split(":")
-        status: int = getattr(import_module(f"snapshot_assets.cli.{module}"), function)(options)
-        return status
+_LIKENESS = 0.7
+"""How like a mistyped name a suggestion must be: all options begin alike."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -76,18 +33,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--print-completion", action=PrintCompletion, choices=("bash", "zsh"), help=script)
     add_common_options(parser)
     groups: dict[str, Any] = {"": parser.add_subparsers(title="commands", required=True, metavar="COMMAND")}
-    for name, command in _COMMANDS.items():
+    for name, command in COMMANDS.items():
         group, _, last = name.rpartition(" ")
         if group not in groups:
-            described = _described(groups[""], group, _GROUPS[group])
+            described = _described(groups[""], group, GROUPS[group])
             groups[group] = described.add_subparsers(title="commands", required=True, metavar="COMMAND")
         added = _described(groups[group], last, command.text)
-        command.add_options(added)
-        for option in command.shared:
-            if option == _LOCATION:
-                add_location_options(added)
-            else:
-                added.add_argument(option, **_SHARED[option])
+        for add in command.options:
+            add(added)
         add_common_options(added, name)
         added.set_defaults(run=command, spelling=added.spelling())
     return parser
@@ -98,195 +51,92 @@ def _described(commands: Any, name: str, text: str) -> CallParser:
     return parser
 
 
-def _list(parser: argparse.ArgumentParser) -> None:
-    levels = "a location, or a folder one or two levels above several"
-    add_location_options(parser, "--location", snapshot=levels)
+class CallParser(argparse.ArgumentParser):
+    """A parser of full option names that takes `--config`; its errors suggest names, and repeat no password."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"epilog": meanings_text(), **settings}, allow_abbrev=False)
+        # Commands have no default of their own, which would replace what is given before them.
+        config = self.add_argument("--config", metavar="FILE", help=_CONFIG, default=argparse.SUPPRESS)
+        config.complete = _FILES  # type: ignore[attr-defined]  # read by shtab
+
+    def spelling(self) -> dict[str, str]:
+        """Return the option of each argument's name, such as `--time-column` of `time_columns`."""
+        return {each.dest: each.option_strings[0] for each in self._actions if each.option_strings}
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown arguments with the usage of the command that got them; argparse leaves them to the root.
+
+        Raises:
+            UsageError: There are some.
+        """
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [each.partition("=")[0] for each in unknown if each.startswith("--")]
+            near = [name for option in options for name in _near(option, self._option_string_actions)]
+            fields = _fields_of_a_plan(options) if "--plan" in self._option_string_actions else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{fields or _did_you_mean(near)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value outside an action's choices, and name similar ones; commands are choices, too.
+
+        Raises:
+            ArgumentError: The value is outside them.
+        """
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            choices: Any = action.choices
+            inner = [f"{group} {value}" for group in choices if value in _commands(choices, group)]
+            near = inner or _near(str(value), choices)
+            raise argparse.ArgumentError(action, f"{error.message}{_did_you_mean(near)}") from None
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse a call.
+
+        Raises:
+            UsageError: Always; the usage is printed, unless messages are JSON.
+        """
+        if not messages_are_json():
+            self.print_usage(sys.stderr)
+        raise UsageError(f"{scrub(message)}; see `{self.prog} --help`")
 
 
-def _verify(parser: argparse.ArgumentParser) -> None:
-    at(parser)
-    how = parser.add_mutually_exclusive_group()
-    depth = "quick reads no data (default: full)"
-    how.add_argument("--depth", choices=("quick", "full"), default="full", help=depth)
-    sample = "hash this share of the data files, another part each day: with 5%%, daily runs read all within 39 days"
-    how.add_argument("--sample", metavar="SHARE", help=sample)
+def _commands(choices: Any, group: str) -> Iterable[str]:
+    """Return the commands of a group of commands; none of other choices."""
+    actions = choices[group]._actions if isinstance(choices, dict) else ()
+    return [name for each in actions if isinstance(each.choices, dict) for name in each.choices]
 
 
-def _status(parser: argparse.ArgumentParser) -> None:
-    oldest = "exit with 3 if the newest sealed export is older than this: 26h, 8d, …"
-    parser.add_argument("--max-age", metavar="D", help=oldest)
-    formats = "openmetrics prints metrics for Prometheus (default: text)"
-    parser.add_argument("--format", choices=("text", "openmetrics"), default="text", help=formats)
+def _fields_of_a_plan(options: Iterable[str]) -> str:
+    """Return that options are fields of a plan only, if any is."""
+    from snapshot_assets.plan.plan import Plan  # heavy
+
+    names = [option.removeprefix("--").replace("-", "_") for option in options]
+    fields = [name for name in names if name in Plan.model_fields]
+    return f" (only a plan in the configuration has {' and '.join(fields)})" if fields else ""
 
 
-def _delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--with-tags", action="store_true", help="also if tags or savepoints pin it")
+def _near(text: str, known: Iterable[str]) -> list[str]:
+    """Return the name that a mistyped one most likely means, if there is one like it."""
+    import difflib  # only here, so that other calls do without it
+
+    return difflib.get_close_matches(text, known, n=1, cutoff=_LIKENESS)
 
 
-def _diff(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--from", dest="first", required=True, metavar="VERSION", help=VERSIONS)
-    parser.add_argument("--to", dest="second", required=True, metavar="VERSION", help=VERSIONS)
+def _did_you_mean(names: Sequence[str]) -> str:
+    return f" (did you mean {' or '.join(names)}?)" if names else ""
 
 
-def _tag(parser: argparse.ArgumentParser, metavar: str = "NAME") -> None:
-    parser.add_argument("name", metavar=metavar, help="the tag: a letter or _, then letters, digits, _ . -")
+class PrintCompletion(argparse.Action):
+    """Prints a script that completes commands and options in a shell, and ends the call."""
 
+    def __call__(
+        self, parser: argparse.ArgumentParser, _: object, values: str | Sequence[Any] | None, *__: object
+    ) -> NoReturn:
+        """Print the script."""
+        import shtab  # only here, so that other calls do without it
 
-def _pinning(parser: argparse.ArgumentParser) -> None:
-    _tag(parser)
-    at(parser, "newest seal")
-    life = "how long the tag lives from now: 12h, 90d, … (default: until it is deleted)"
-    parser.add_argument("--time-retained", metavar="D", help=life)
-
-
-def _rename(parser: argparse.ArgumentParser) -> None:
-    _tag(parser, "OLD")
-    parser.add_argument("new_name", metavar="NEW", help="a name that no tag has")
-
-
-def _holding(parser: argparse.ArgumentParser) -> None:
-    _tag(parser)
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; the log keeps it")
-    parser.add_argument("--by", metavar="WHO", help="who, if not this writer: package, user@host and process")
-
-
-def _savepoint(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", type=count, metavar="ID", help="the savepoint's number")
-
-
-_GROUPS = {
-    "plan": "show plans of the configuration",
-    "export": "create, list, verify and delete snapshots",
-    "tag": "name sealed revisions; a tagged revision stays readable",
-    "savepoint": "compact a snapshot and keep it under a number",
-    "catalog": "inspect and maintain a location's log and storage",
-}
-
-_COMMANDS = {
-    "init": _Command("setup.init:run", _JSON, "write a configuration with a plan that fits a database", own.init),
-    "doctor": _Command("setup.doctor:run", _MOVES, "check all that an export needs; name each remedy", own.doctor),
-    "warm-up": _Command("setup.warm_up:run", _JSON, "archive Spark's classes here, so that Spark starts sooner"),
-    "plan show": _Command("setup.show_plan:run", _JSON, "show what a plan would export, where and how", own.show_plan),
-    "copy": _Command("copy:run", _MOVES, "copy a query's rows to object storage as Parquet, CSV or JSON", copy),
-    "export create": _Command(
-        "export.create:run", _MOVES, "export a database, or resume an unfinished snapshot", create
-    ),
-    "export list": _Command("export.snapshots:list_", _JSON, "list the snapshots at or below a location", _list),
-    "export verify": _Command("export.snapshots:verify", _READS, "check a snapshot and name every fault", _verify),
-    "export delete": _Command(
-        "export.snapshots:delete", ("--yes", *_WRITES), "delete a snapshot and everything it wrote", _delete
-    ),
-    "export diff": _Command("export.snapshots:diff", _READS, "show what changed from one version to another", _diff),
-    "status": _Command(
-        "status:run", _READS, "show the age of the newest backup and what it needs; reads no data", _status
-    ),
-    "import": _Command(
-        "import_:run",
-        _MOVES,
-        "restore a snapshot into a database, or resume an interrupted import",
-        import_,
-    ),
-    "replicate": _Command(
-        "replicate:run",
-        ("--dry-run", "--single-writer", *_JSON),
-        "copy a location to a second store, or what it lacks there; verified, byte for byte",
-        own.replicate,
-    ),
-    "tag create": _Command(
-        "pins:create", _WRITES, "name a sealed revision; an equal tag that exists stays as it is", _pinning
-    ),
-    "tag list": _Command("pins:list_tags", _READS, "list the tags by commit time of the revisions that they name"),
-    "tag delete": _Command(
-        "pins:delete_tag", _ASKS, "delete a tag; garbage collection deletes what nothing else needs", _tag
-    ),
-    "tag rename": _Command("pins:rename", _WRITES, "give a tag another name; it lives as long as before", _rename),
-    "tag replace": _Command(
-        "pins:replace", _ASKS, "let a tag name another revision, or give it a new time to live", _pinning
-    ),
-    "tag hold": _Command(
-        "pins:hold",
-        _WRITES,
-        "put a tag under legal hold: no rule and no command removes it until its release",
-        _holding,
-    ),
-    "tag release": _Command("pins:release", _WRITES, "end the legal hold on a tag; the tag stays", _holding),
-    "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 5 if not", _tag),
-    "savepoint create": _Command(
-        "catalog.compact:create_savepoint",
-        (*_RECORDED, *_PLANS),
-        "compact everything, leave deleted rows out, and keep the result",
-    ),
-    "savepoint list": _Command(
-        "pins:list_savepoints", _READS, "list the savepoints by commit time of the revisions that they keep"
-    ),
-    "savepoint delete": _Command(
-        "pins:delete_savepoint",
-        _ASKS,
-        "delete a savepoint; garbage collection deletes what nothing else needs",
-        _savepoint,
-    ),
-    "catalog log": _Command(
-        "catalog.log:run", _READS, "list revisions, newest first: what changed, when and by whom", own.log
-    ),
-    "catalog show": _Command(
-        "catalog.show:show_state",
-        _READS,
-        "show a state: chunks, tables, tags, seals, and the size of the log",
-        own.show,
-    ),
-    "catalog table": _Command(
-        "catalog.show:table", _READS, "show a metadata table, such as tags for Spark's $tags", own.table
-    ),
-    "catalog checkpoint": _Command(
-        "catalog.maintain:checkpoint", _WRITES, "write a checkpoint of the newest state, to open it faster"
-    ),
-    "catalog gc": _Command(
-        "catalog.retention:gc",
-        _ASKS,
-        "delete objects that no sealed revision, tag or writer needs",
-        own.collecting,
-    ),
-    "catalog prune": _Command(
-        "catalog.maintain:prune",
-        _ASKS,
-        "delete the oldest part of the log, which a checkpoint contains",
-        own.collecting,
-    ),
-    "catalog expire": _Command(
-        "catalog.retention:expire",
-        tuple(option for option in _ASKS if option != _LOCATION),
-        "expire old sealed revisions, and tags past their retention",
-        own.expire,
-    ),
-    "catalog rollback": _Command(
-        "catalog.changes:rollback",
-        _ASKS,
-        "restore the data of an older version as the newest state",
-        own.rollback,
-    ),
-    "catalog tombstone": _Command(
-        "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", tombstone
-    ),
-    "catalog compact": _Command(
-        "catalog.compact:run",
-        (*_RECORDED, *_PLANS),
-        "merge small files, and rewrite files without deleted rows",
-        compact,
-    ),
-    "catalog promote": _Command("replicate:promote", _ASKS, "make a replica a location of its own", own.promote),
-    "catalog rebuild": _Command(
-        "catalog.maintain:rebuild",
-        _PLANS,
-        "rebuild a lost or damaged log, and report what is lost",
-        own.rebuild,
-    ),
-    "catalog repair": _Command(
-        "catalog.maintain:repair", _PLANS, "write damaged hints, receipts, checkpoints and pins again from the log"
-    ),
-    "catalog upgrade": _Command(
-        "catalog.maintain:upgrade",
-        _PLANS,
-        "raise the format version; older releases cannot read it then",
-        own.upgrade,
-    ),
-}
+        sys.stdout.write(shtab.complete(parser, shell=str(values)))
+        parser.exit()

@@ -20,7 +20,7 @@ from pathlib import Path
 from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import duration_text, human_bytes, size_text
-from snapshot_assets.storage.create import ProbeResult, probe
+from snapshot_assets.storage.create import probe
 from snapshot_assets.storage.location import FILE, Location, parse_location
 from snapshot_assets.storage.options import StoreOptions, open_store
 
@@ -135,10 +135,6 @@ def check_location(uri: str, options: StoreOptions | None, *, single_writer: boo
         yield failed("store", uri, error, f"{remedy} the rights to read, write, list and delete objects there.")
         return
     yield Check("store", uri, True, "an object was written, read, listed and deleted")
-    yield from _properties(uri, probed, single_writer)
-
-
-def _properties(uri: str, probed: ProbeResult, single_writer: bool) -> Iterator[Check]:
     conditional = probed.conditional_create
     detail = "the second of two creates was refused" if conditional else "two creates of one object both succeeded"
     if not conditional and single_writer:

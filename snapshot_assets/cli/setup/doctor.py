@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json
@@ -84,8 +83,14 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
         yield from _check_target(configuration, plan)
     for (uri, storage), single_writer in _locations(configuration, plans).items():
         yield from check_location(uri, storage, single_writer=single_writer)
-    folders, home = _folders(configuration, plans), dagster_home(options)
-    if home is not None:
+    # Folders that exports write to on this machine, each with the bytes that its files need at once.
+    first = configuration.spark_settings(plans[0]) if plans else dict(configuration.spark)
+    folders = dict.fromkeys(spark_folders(first), 0)
+    for plan in plans:
+        location = parse_location(_location(plan))
+        if location.scheme == FILE and plan.to != _NOWHERE:
+            folders[location.local_path] = (plan.parallelism or DEFAULT_PARALLELISM) * plan.file_size
+    if (home := dagster_home(options)) is not None:
         yield check_dagster(home)
         folders[home] = 0
     yield from check_disk(folders)
@@ -216,14 +221,3 @@ def _check_target(configuration: Configuration, plan: Plan) -> Iterator[Check]:
         yield Check("target", subject, True, f"{found}, which loads {slow} slowly, as text" if slow else found)
     except Exception as error:  # whatever it is, the other checks go on
         yield failed("target", subject, error, "Correct the target's URI, or its user's rights.")
-
-
-def _folders(configuration: Configuration, plans: tuple[Plan, ...]) -> dict[Path, int]:
-    """Return the folders that exports write to on this machine, each with the bytes that its files need at once."""
-    settings = configuration.spark_settings(plans[0]) if plans else dict(configuration.spark)
-    folders = dict.fromkeys(spark_folders(settings), 0)
-    for plan in plans:
-        location = parse_location(_location(plan))
-        if location.scheme == FILE and plan.to != _NOWHERE:
-            folders[location.local_path] = (plan.parallelism or DEFAULT_PARALLELISM) * plan.file_size
-    return folders

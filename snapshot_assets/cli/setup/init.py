@@ -64,14 +64,8 @@ _TAIL = """
 """
 
 
-def plan_text(proposal: Proposal, uri: str, now: datetime) -> str:
-    """Return the text of a configuration with one source and one plan.
-
-    Args:
-        proposal: The plan and its reasons.
-        uri: The source's URI as it is written, without a password.
-        now: The current time.
-    """
+def _plan_text(proposal: Proposal, uri: str, now: datetime) -> str:
+    """Return the text of a configuration with one plan, and one source, whose URI is written without a password."""
     plan = proposal.plan
     alias = plan.source.alias
     names = {"alias": alias, "name": plan.name, "uri": yaml_key(uri), "to": yaml_key(plan.to)}
@@ -128,10 +122,18 @@ def _value(value: str | None) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Write a configuration with a plan for `--source`."""
-    file = _new_file(options)
+    file = Path(options.output or options.config or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+    if file.exists() or file.is_symlink():
+        raise PlanError(f"{file} exists, and init overwrites nothing; name another file with --output, or remove it.")
+    if not file.parent.is_dir():
+        raise PlanError(f"There is no folder {file.parent} for {file.name}; make it, or name another file.")
     environment = {FOLDER_VARIABLE: str(file.resolve().parent), **os.environ}
     written, variable = _without_password(options.source)
-    address = _address(resolved_option("--source", options.source, environment))
+    uri = resolved_option("--source", options.source, environment)
+    if ALIAS.fullmatch(uri):
+        raise PlanError(f"--source {uri} is an alias, and there is no configuration yet; write the database's URI.")
+    alias = default_alias(uri)
+    address = DatabaseAddress(alias if ALIAS.fullmatch(alias) else f"source_{alias}"[:100], uri)
     if variable:
         environment[variable] = str(urlsplit(options.source).password)
     now = datetime.now(UTC)
@@ -141,27 +143,17 @@ def run(options: argparse.Namespace) -> int:
     configuration = Configuration(sources={address.alias: address}, plans=(plan,), path=file)
     with opened_source(configuration, plan) as source:
         proposal = propose(source, plan, now)
-    text = plan_text(proposal, written, now)
+    text = _plan_text(proposal, written, now)
     parse_configuration(text, file, environment)
-    _write(file, text)
+    try:
+        with open(file, "x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise PlanError(f"{file} exists now, and init overwrites nothing; name another file with --output.") from None
+    except OSError as error:
+        raise PlanError(f"Cannot write {file}: {error.strerror}; name another file with --output.") from None
     _report(options, file, proposal, variable)
     return 0
-
-
-def _new_file(options: argparse.Namespace) -> Path:
-    file = Path(options.output or options.config or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
-    if file.exists() or file.is_symlink():
-        raise PlanError(f"{file} exists, and init overwrites nothing; name another file with --output, or remove it.")
-    if not file.parent.is_dir():
-        raise PlanError(f"There is no folder {file.parent} for {file.name}; make it, or name another file.")
-    return file
-
-
-def _address(uri: str) -> DatabaseAddress:
-    if ALIAS.fullmatch(uri):
-        raise PlanError(f"--source {uri} is an alias, and there is no configuration yet; write the database's URI.")
-    alias = default_alias(uri)
-    return DatabaseAddress(alias if ALIAS.fullmatch(alias) else f"source_{alias}"[:100], uri)
 
 
 def _without_password(uri: str) -> tuple[str, str | None]:
@@ -175,16 +167,6 @@ def _without_password(uri: str) -> tuple[str, str | None]:
     database = re.sub(r"[^A-Za-z0-9]+", "_", default_alias(uri)).strip("_").upper()
     variable = f"{database}_PASSWORD" if re.match(r"[A-Z]", database) else "DATABASE_PASSWORD"
     return uri.replace(f"{user}@{rest}", f"{name}:${{{variable}}}@{rest}", 1), variable
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        with open(file, "x", encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise PlanError(f"{file} exists now, and init overwrites nothing; name another file with --output.") from None
-    except OSError as error:
-        raise PlanError(f"Cannot write {file}: {error.strerror}; name another file with --output.") from None
 
 
 def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variable: str | None) -> None:

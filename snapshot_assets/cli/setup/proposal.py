@@ -68,38 +68,29 @@ def propose_windows(bounds: TimeRange | None, estimate: Estimate, now: datetime,
         return Windows(today, _later(today, _DAY), _DAY, 0)
     start, end = bounds.start, _later(bounds.end, timedelta(microseconds=1))
     size = estimate(start, end)
-    low, high = _bulk(start, end, size, estimate)
+    low, high = start, end  # the part with nearly all rows: some rows may have times such as 1970 or 9999
+    for _ in range(_HALVINGS if size > CHUNK_BYTES else 0):
+        middle = low + (high - low) / 2
+        if estimate(low, middle) < _OUTLIERS * size:
+            low = middle
+        elif estimate(middle, high) < _OUTLIERS * size:
+            high = middle
+        else:
+            break
     ideal = (high - low) / max(1, -(-size // CHUNK_BYTES))
     until = max(end, now) if continuous else end
     fitting = [each for each in _LENGTHS if (until - start) / each <= _MOST_WINDOWS]
     wanted = min(ideal, _DAY) if continuous else ideal
     length = max((each for each in fitting if each <= wanted), default=fitting[0])
     unit = min(length, _DAY)
-    return Windows(_floor(start, unit), _ceiling(end, unit), length, size)
-
-
-def _bulk(start: datetime, end: datetime, size: int, estimate: Estimate) -> tuple[datetime, datetime]:
-    """Return the part of a range with nearly all rows: some rows may have times such as 1970 or 9999."""
-    for _ in range(_HALVINGS if size > CHUNK_BYTES else 0):
-        middle = start + (end - start) / 2
-        if estimate(start, middle) < _OUTLIERS * size:
-            start = middle
-        elif estimate(middle, end) < _OUTLIERS * size:
-            end = middle
-        else:
-            break
-    return start, end
+    last = _floor(end, unit)
+    return Windows(_floor(start, unit), last if last == end else _later(last, unit), length, size)
 
 
 def _floor(moment: datetime, unit: timedelta) -> datetime:
     """Return the last multiple of a unit since midnight that is not after a moment."""
     midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight + (moment - midnight) // unit * unit
-
-
-def _ceiling(moment: datetime, unit: timedelta) -> datetime:
-    floor = _floor(moment, unit)
-    return floor if floor == moment else _later(floor, unit)
 
 
 def _later(moment: datetime, by: timedelta) -> datetime:

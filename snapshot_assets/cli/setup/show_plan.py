@@ -14,11 +14,10 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import check_location
 from snapshot_assets.cli.output import show, show_json, show_table
 from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated, opened_source, window_count
-from snapshot_assets.databases.protocol.source import SchemaSource
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, resolve_range, skipped_tables
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
@@ -86,7 +85,10 @@ def _described(configuration: Configuration, written: Plan) -> _Described:
             bounds = source.time_bounds(timed, written.time_zone) if header is None else None
             plan = resolve_range(written, header, TimeRange(*bounds) if bounds else None, now)
         found = _with_windows(plan, state, now)
-        tables = [_estimated(source, plan, each, found.end) for each in exported.tables]
+        tables = [
+            EstimatedTable(each, 0) if plan.schema_only else estimated(source, plan, each, found.end)
+            for each in exported.tables
+        ]
     return replace(found, tables=tables, skipped=skipped_tables(plan, extracted), views=len(exported.views))
 
 
@@ -97,10 +99,6 @@ def _with_windows(plan: Plan, state: State | None, now: datetime) -> _Described:
     has_chunks = state is not None and state.header is not None
     done = sum(state.completed(chunk) for chunk in range(1, windows + 1)) if state and has_chunks else 0
     return _Described(plan, state, windows, done, end)
-
-
-def _estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | None) -> EstimatedTable:
-    return EstimatedTable(table, 0) if plan.schema_only else estimated(source, plan, table, end)
 
 
 def _facts(found: _Described) -> dict[str, Any]:
@@ -161,7 +159,11 @@ def _show(found: _Described, source: str) -> None:
     for name in facts["skipped"]:
         show(f"  left out, without a time index: {name}")
     if found.tables:
-        show_table(("Table", "Time index", "Columns", "Estimated size"), [_row(each) for each in found.tables])
+        rows = []
+        for table in found.tables:
+            index = table.table.time_index or ("by the query" if _windowed(table) else "none: chunk 0")
+            rows.append((table_text(table.table.table_name), index, len(table.table.columns), table.text))
+        show_table(("Table", "Time index", "Columns", "Estimated size"), rows)
     if plan.source_asset:
         show(f"  a run of the Dagster asset {'/'.join(plan.source_asset)} exports each; no size is known before")
     else:
@@ -175,8 +177,3 @@ def _show(found: _Described, source: str) -> None:
         show(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
     if plan.retention.rule is None:
         show("  nothing expires: retention keeps every sealed revision")
-
-
-def _row(each: EstimatedTable) -> tuple[object, ...]:
-    index = each.table.time_index or ("by the query" if _windowed(each) else "none: chunk 0")
-    return table_text(each.table.table_name), index, len(each.table.columns), each.text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.cli.import_report import kept_facts, kept_lines
+from snapshot_assets.cli.import_report import kept_facts, left_lines
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.steps import steps_of
@@ -146,7 +146,7 @@ def test_what_a_table_that_existed_does_not_get_is_named(
     assert (facts["not_made"], facts["not_made_by_kind"]) == ({}, {})  # parts that the target has
     assert facts["not_compared"]["unique constraint t_b_key of public.t"] == "The target had public.t."
     assert not any("of public." in each for each in facts["kept"])  # the target lacks what belongs to its tables
-    short, long = (list(kept_lines(restored.run.current(), verbose=verbose)) for verbose in (False, True))
+    short, long = (list(left_lines(restored.run.current(), verbose=verbose)) for verbose in (False, True))
     [counts] = [line for line in short if line.startswith("parts of what the target had, left as they are there and ")]
     assert "1 primary key" in counts
     assert "neither made nor compared: unique constraint t_b_key of public.t: The target had public.t." in long
