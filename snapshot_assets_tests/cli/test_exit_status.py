@@ -85,6 +85,7 @@ def test_databases_and_tags_that_are_not_there(exported: Path, source: str, loca
     assert ended("StoreUnavailableError", "export", "create", *away)[0] == 4
     assert ended("VersionNotFoundError", "tag", "delete", "friday", "--snapshot", here)[0] == 5
     assert ended("PlanError", "catalog", "show", "--snapshot", here, "--at", "rev:x")[0] == 2
+    assert ended("PlanError", "catalog", "show", "--snapshot", here, "--at", "ts:2025-02-30")[0] == 2
 
 
 @pytest.mark.slow
