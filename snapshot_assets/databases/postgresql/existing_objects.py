@@ -40,39 +40,30 @@ def conflicts(connection: PostgresqlConnection, tables: Iterable[Table]) -> list
         return []
     rows = connection.rows(_EXISTING.format(names=names_of(types)), "looking up types")
     there = {TableName(row["schema"], row["name"]): row for row in rows}
-    return [sentence for name, row in there.items() for sentence in _differences(types[name], row)]
+    return [f"Type {name} is in the target {way}" for name, row in there.items() for way in _ways(types[name], row)]
 
 
-def _differences(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
+def _ways(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each way in which a type differs so that values would change, or might not fit."""
     if row["kind"] != kind.kind:
+        yield f"as {row['kind']}, not as {kind.kind}. Drop or rename it, and let the import make it."
+        return
+    if lacking := [label for label in kind.labels if label not in row["labels"]]:
         yield (
-            f"Type {kind.table_name} is in the target as {row['kind']}, not as {kind.kind}. Drop or rename it, and let"
+            f"without {', '.join(map(repr, lacking))}. Add them with ALTER TYPE … ADD VALUE, or drop the type and let"
             " the import make it."
         )
-    elif lacking := [label for label in kind.labels if label not in row["labels"]]:
-        some = ", ".join(map(repr, lacking))
-        yield (
-            f"Type {kind.table_name} is in the target without {some}. Add them with ALTER TYPE … ADD VALUE, or drop the"
-            " type and let the import make it."
-        )
-    else:
-        yield from _other_parts(kind, row)
-
-
-def _other_parts(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each part in which a type differs so that values would change, or might not fit."""
-    fields, name = TypeDefinition.of_type(kind), kind.table_name
-    then = "Drop or rename it, and let the import make it; or restore into another schema with --map-schema."
-    if kind.kind == "composite":
-        wanted = [f"{identifier(each.name)} {each.type}" for each in fields.attributes]
-        if row["attributes"] != wanted:
-            yield f"Type {name} is in the target as ({', '.join(row['attributes'])}), not ({', '.join(wanted)}). {then}"
         return
+    fields = TypeDefinition.of_type(kind)
+    then = "Drop or rename it, and let the import make it; or restore into another schema with --map-schema."
+    wanted = [f"{identifier(each.name)} {each.type}" for each in fields.attributes]
+    if kind.kind == "composite" and row["attributes"] != wanted:
+        yield f"as ({', '.join(row['attributes'])}), not ({', '.join(wanted)}). {then}"
     of = {"domain": fields.base, "range": fields.subtype}.get(kind.kind)
     if of is not None and row["of"] != of:
-        yield f"Type {name} is in the target as {kind.kind} over {row['of']}, not over {of}. {then}"
+        yield f"as {kind.kind} over {row['of']}, not over {of}. {then}"
     if kind.kind == "domain" and row["not_null"] and not fields.not_null:
-        yield f"Type {name} is in the target with NOT NULL, which it is not in the snapshot. {then}"
+        yield f"with NOT NULL, which it is not in the snapshot. {then}"
 
 
 def names_of(names: Iterable[TableName]) -> str:

@@ -119,6 +119,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     kind = "postgresql"
     time_column = PostgresqlTimeColumn
     # Functions whose first argument is the connection are its methods.
+    acting = acting
     conflicts = conflicts
     rehearse = rehearse
     _execute = PostgresqlConnection.execute
@@ -183,10 +184,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def unfit_values(self, column: Column) -> UnfitValues | None:
         """Return which values PostgreSQL cannot hold; see `SqlTarget`."""
         return unfit_values(column)
-
-    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return the triggers and rules that the role cannot disable; see `SqlTarget`."""
-        return list(acting(self, tables, deletes=deletes))
 
     def differing(self, schema: DatabaseSchema) -> list[str]:
         """Return how the target's locale differs from the source's; see `SqlTarget`."""
@@ -321,8 +318,7 @@ def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
     name = name.encode()[:_MOST_BYTES].decode(errors="ignore")
     drop = f"DROP DATABASE {identifier(name)} WITH (FORCE)", f"dropping the scratch database {name}"
     with closing(PostgresqlConnection(address)) as server:
-        _lock(server, address, name)
-        _drop_leftover(server, address, name)
+        _claim(server, address, name)
         server.execute(f"CREATE DATABASE {identifier(name)}", f"creating the scratch database {name}")
         try:
             server.execute(f"COMMENT ON DATABASE {identifier(name)} IS {literal(_OURS)}", "commenting on it")
@@ -334,8 +330,8 @@ def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
         server.execute(*drop)
 
 
-def _lock(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> None:
-    """Lock the name until the connection is closed; the server ends the lock of a killed run, too."""
+def _claim(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> None:
+    """Lock the name until the connection is closed, and drop the database of a killed run, whose lock has ended."""
     [row] = server.rows(
         f"SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtext({literal(name)})) AS locked", f"locking {name}"
     )
@@ -344,9 +340,6 @@ def _lock(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> 
             f"PostgreSQL {address.alias!r}: another run uses the scratch database {name!r}. Run again when it ends.",
             name=name,
         )
-
-
-def _drop_leftover(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> None:
     query = (
         "SELECT pg_catalog.shobj_description(oid, 'pg_database') AS comment FROM pg_catalog.pg_database"
         f" WHERE datname = {literal(name)}"

@@ -245,16 +245,15 @@ def identity_sequences(table: Table, recorded: Mapping[str, TableName]) -> dict[
         recorded: The sequences that its options record, by column.
     """
     sequences: dict[str, Sequence] = {}
+
+    def advance(sequence: Sequence) -> int:  # in its own direction
+        value = sequence.start if sequence.last_value is None else sequence.last_value
+        return value if sequence.increment > 0 else -value
+
     for column in table.columns:
         owned = [each for each in table.sequences if each.owned and each.column == column.name]
         if column.identity is None or not owned:
             continue
         own = [each for each in owned if recorded.get(column.name) == each.table_name]
-        sequences[column.name] = max(own or owned, key=_advance)
+        sequences[column.name] = max(own or owned, key=advance)
     return sequences
-
-
-def _advance(sequence: Sequence) -> int:
-    """Return how far a sequence is from zero, in its own direction."""
-    value = sequence.start if sequence.last_value is None else sequence.last_value
-    return value if sequence.increment > 0 else -value

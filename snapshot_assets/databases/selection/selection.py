@@ -67,12 +67,23 @@ def check_selection(
     refuse_equal_names(selection, rule, found)
     selection = SpelledNames(rule, schemas, relations).selection(selection)
     for schema in selection.schemas:
-        with found.noting():
-            _check_schema(schema, schemas)
+        if schema not in schemas:
+            found.note(
+                UnknownRelationError(
+                    f"Schema {quoted_name(schema)} does not exist in the database. {suggestion(schema, schemas)}",
+                    schema=schema,
+                    near=near_names(schema, schemas),
+                )
+            )
     for name in selection.tables:
         with found.noting():
             check_relation(name, schemas, relations)
-            _check_within(name, selection.schemas)
+            if selection.schemas and name.schema not in selection.schemas:
+                raise PlanError(
+                    f"Table '{name}' is selected, but its schema is not among the schemas"
+                    f" {', '.join(map(quoted_name, selection.schemas))}. Add the schema, or leave the schemas out.",
+                    table=table_text(name),
+                )
     named = [
         *((name, column, "time index") for name, column in selection.time_columns.items()),
         *((name, column, "carrier") for name, column in selection.carriers),
@@ -89,29 +100,19 @@ def check_selection(
         with found.noting():
             require_kept(name, selection)
     for pattern in selection.exclude_tables:
-        with found.noting():
-            _check_pattern(pattern, relations, rule)
+        if not is_wild(pattern) and not any(matches(pattern, name, rule) for name in relations):
+            known = list(map(str, relations))  # what was to stay out would be exported
+            found.note(
+                UnknownRelationError(
+                    f"exclude_tables names {pattern}, which does not exist. {suggestion(pattern, known)} Only patterns"
+                    " with * or ? may match nothing.",
+                    table=pattern,
+                    near=near_names(pattern, known),
+                )
+            )
     if refusals is None:
         found.raise_any()
     return selection
-
-
-def _check_schema(schema: str, schemas: Collection[str]) -> None:
-    if schema not in schemas:
-        raise UnknownRelationError(
-            f"Schema {quoted_name(schema)} does not exist in the database. {suggestion(schema, schemas)}",
-            schema=schema,
-            near=near_names(schema, schemas),
-        )
-
-
-def _check_within(name: TableName, schemas: Collection[str]) -> None:
-    if schemas and name.schema not in schemas:
-        raise PlanError(
-            f"Table '{name}' is selected, but its schema is not among the schemas"
-            f" {', '.join(map(quoted_name, schemas))}. Add the schema, or leave the schemas out.",
-            table=table_text(name),
-        )
 
 
 def require_selected(name: TableName, selection: Selection) -> None:
@@ -138,18 +139,6 @@ def require_kept(name: TableName, selection: Selection) -> None:
     for pattern in selection.exclude_tables:
         if matches(pattern, name, selection.names):
             raise PlanError(f"{name} is named, and exclude_tables leaves it out ({pattern}); remove one")
-
-
-def _check_pattern(pattern: str, relations: Collection[TableName], rule: NameRule) -> None:
-    """Refuse a name under `exclude_tables` that no table has: what was to stay out would be exported."""
-    if not is_wild(pattern) and not any(matches(pattern, name, rule) for name in relations):
-        known = list(map(str, relations))
-        raise UnknownRelationError(
-            f"exclude_tables names {pattern}, which does not exist. {suggestion(pattern, known)} Only patterns with *"
-            " or ? may match nothing.",
-            table=pattern,
-            near=near_names(pattern, known),
-        )
 
 
 def check_relation(name: TableName, schemas: Collection[str], relations: Collection[TableName]) -> None:

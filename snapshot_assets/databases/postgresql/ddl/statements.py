@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 
 from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
+from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, restored_relations, with_lacking
+from snapshot_assets.databases.postgresql.ddl.code import THERE, CodeObject, code_objects
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, literal, qualified
@@ -248,14 +249,23 @@ class RestoreContext:
 
     def _with_lacking(self, code: Iterable[CodeObject]) -> Iterator[CodeObject]:
         """Yield code, each with what it lacks in this restore; record what is lost if the target lacks it too."""
-        made = {f"relation {name.dotted}" for name in restored_relations(self.schema.views, self.relations)}
-        for each, missing in with_lacking(code, self.needs, made):
+        reads = {view.table_name: set(view.depends_on) for view in self.schema.views}
+        restored = self.relations - reads.keys()
+        while ready := {name for name, read in reads.items() if name not in restored and read <= restored}:
+            restored |= ready
+        made = {f"relation {name.dotted}" for name in restored}
+        needs = {key: set(each) for key, each in self.needs.items()}
+        for each in code:
+            needed = everything_needed((each.key,), needs) if each.on is None else ()
+            missing = sorted(key for key in needed if key.partition(" ")[0] in THERE and key not in made)
             if missing and not each.is_part:
                 self.lose(
                     f"{capital(each.what)} needs {', '.join(missing)}, which is not restored. If the target does not"
                     f" have it, the {each.word} is left out."
                 )
-            yield each
+            objects = ((THERE[kind], literal(name)) for kind, _, name in (key.partition(" ") for key in missing))
+            lacking = tuple(f"SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM {of} = {name})" for of, name in objects)
+            yield each.model_copy(update={"lacking": lacking})
 
     def _note_partition_key(self, table: Table) -> None:
         name, options = table.table_name, self.options(table)
