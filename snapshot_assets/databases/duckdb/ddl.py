@@ -309,10 +309,7 @@ def _there(kind: str, **names: str) -> str:
 
 
 def _sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> str:
-    """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
-
-    It does not set a sequence back that is further already.
-    """
+    """Return the statement that moves a sequence to its last value, or past those of its columns, and never back."""
     name = _target_name(sequence.table_name)
     now = (
         f"(SELECT last_value FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"

@@ -129,11 +129,7 @@ def only_reading(target: PostgresqlConnection, name: TableName, *, nested: bool)
     """Read all rows of a table, also if its row security is forced and the role owns it; nothing stays changed.
 
     The force is lifted in a transaction that is rolled back. A role that bypasses row security needs none of this.
-
-    Args:
-        target: The connection.
-        name: The table.
-        nested: Whether the connection is in a transaction, which goes on afterwards.
+    A `nested` one is part of a transaction, which goes on afterwards.
 
     Raises:
         DatabaseUnavailableError: Other sessions did not release the table in time.

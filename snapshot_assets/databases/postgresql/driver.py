@@ -39,12 +39,7 @@ def driver_text() -> str:
 
 
 def refused(connection: PostgresqlConnection, columns: Mapping[str, Pair]) -> set[str]:
-    """Return the columns that the driver refuses to copy into, in a transaction, which goes on.
-
-    Args:
-        connection: The target, whose user may make temporary tables.
-        columns: By name, the Arrow type of a stream's column, and the target's column.
-    """
+    """Return the columns that the driver refuses to copy into, in a transaction, which makes a temporary table."""
     _try(connection, [(name, pair) for name, pair in columns.items() if pair not in _taken])
     return {name for name, pair in columns.items() if not _taken[pair]}
 

@@ -39,11 +39,7 @@ class Refusals:
 
     @contextmanager
     def noting(self, but: type[SnapshotError] | None = None) -> Iterator[None]:
-        """Note an error of the plan, of a privilege or of a value in place of raising it.
-
-        Args:
-            but: A kind of error that is dropped if something is noted already.
-        """
+        """Note an error of the plan, of a privilege or of a value in place of raising it; one of kind `but` only if first."""
         try:
             yield
         except (UsageError, DatabaseDeniedError, CarrierError, RowsOutsideError) as error:

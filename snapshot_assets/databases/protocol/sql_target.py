@@ -105,20 +105,11 @@ class SqlTarget(SqlSteps, ABC):
         return None
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return what would act on the rows of tables and cannot be kept from it, a sentence for each table.
-
-        Args:
-            tables: Tables that rows are added to; those that do not exist have nothing that acts.
-            deletes: Whether rows are also deleted.
-        """
+        """Return what would act on rows that are added, or deleted, and cannot be kept from it: a sentence for each table."""
         return []
 
     def differing(self, schema: DatabaseSchema) -> list[str]:
-        """Return what differs between the source's database and the target's as a whole, a sentence each.
-
-        Args:
-            schema: All documents of the snapshot, in the source's terms.
-        """
+        """Return what differs between the databases as a whole, a sentence each; `schema` has all documents of the source."""
         return []
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:

@@ -30,11 +30,6 @@ def without_hidden(schema: DatabaseSchema, selection: Selection, refusals: Refus
     """Return documents without what needs hidden columns or excluded tables; see `Database.extract`.
 
     Names in SQL text decide, so an object whose text only mentions a column's name is left out, too.
-
-    Args:
-        schema: The documents, without the excluded columns themselves.
-        selection: The plan's selection.
-        refusals: Collects the errors of `refuse_revealing`.
     """
     if not hides(selection):
         return schema

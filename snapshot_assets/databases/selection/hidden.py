@@ -170,11 +170,7 @@ def refuse_revealing(
 ) -> None:
     """Refuse to hide a column that decides the windows, or that a generated column would reveal.
 
-    Args:
-        name: The table.
-        hidden: Its hidden columns.
-        time_index: Its time index.
-        generated: By generated column, the columns that it is computed from.
+    `generated` has, by generated column, the columns that it is computed from.
 
     Raises:
         PlanError: The plan has to hide more columns, or other ones.

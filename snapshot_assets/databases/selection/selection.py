@@ -180,12 +180,7 @@ def _check_column(name: TableName, column: str, columns: Collection[str], role: 
 
 
 def check_split(selection: Selection, schema: DatabaseSchema, types: Collection[str]) -> None:
-    """Refuse to divide rows by a column that does not exist, or whose type is not one of `types`.
-
-    Args:
-        selection: The selection of the plan.
-        schema: The documents of its one table or query.
-        types: Types without modifiers whose ranges the database reads.
+    """Refuse to divide rows of the one table by a column that does not exist, or is of none of the types with ranges.
 
     Raises:
         PlanError: The column cannot be used; names those that exist, or the types.

@@ -17,13 +17,7 @@ _Column = tuple[TableName, str]
 
 
 class SpelledNames:
-    """The names of a database's catalog, found by the names that users write.
-
-    Args:
-        rule: How the database compares names.
-        schemas: Every schema.
-        relations: Every table and view, with its column names.
-    """
+    """The names of a database's catalog, of schemas and of relations with columns, by the names that users write."""
 
     def __init__(
         self, rule: NameRule, schemas: Collection[str], relations: Mapping[TableName, Collection[str]]
@@ -73,13 +67,7 @@ class SpelledNames:
 
 
 def refuse_equal_names(selection: Selection, rule: NameRule, refusals: Refusals) -> None:
-    """Note names of a selection that mean one schema, table or column, where a database ignores case.
-
-    Args:
-        selection: The selection as the user wrote it.
-        rule: How the database compares names.
-        refusals: Collects the errors.
-    """
+    """Note names of a selection that mean one schema, table or column, where a database ignores case."""
     for where, what, names in _named(selection):
         for one, other in Spellings(rule, names).equal():
             error = PlanError(

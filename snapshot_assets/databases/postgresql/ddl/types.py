@@ -40,10 +40,9 @@ _STANDARD_COMMENT = "standard public schema"
 
 
 def _same_type(kind: UserType, there: str) -> str:
-    """Return the query that yields a row if a type of the target is that of the snapshot; "" for a composite type.
+    """Return the query that yields a row if a type `t`, found by `there`, is that of the snapshot; "" for a composite.
 
-    A composite type with other attributes is refused before; see `existing_objects`. `there` is the query that yields a
-    row if a type `t` of its name exists.
+    A composite type with other attributes is refused before; see `existing_objects`.
     """
     fields = TypeDefinition.of_type(kind)
     if kind.kind == "enum":
