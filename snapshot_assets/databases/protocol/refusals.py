@@ -39,7 +39,7 @@ class Refusals:
 
     @contextmanager
     def noting(self, but: type[SnapshotError] | None = None) -> Iterator[None]:
-        """Note an error of the plan, of a privilege or of a value in place of raising it; one of kind `but` only if first."""
+        """Note an error of plan, privilege or value in place of raising it, one of kind `but` only as the first."""
         try:
             yield
         except (UsageError, DatabaseDeniedError, CarrierError, RowsOutsideError) as error:

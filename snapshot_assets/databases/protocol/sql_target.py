@@ -105,11 +105,11 @@ class SqlTarget(SqlSteps, ABC):
         return None
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return what would act on rows that are added, or deleted, and cannot be kept from it: a sentence for each table."""
+        """Return what would act on rows that are added, or deleted, and cannot be kept from it, a sentence for each."""
         return []
 
     def differing(self, schema: DatabaseSchema) -> list[str]:
-        """Return what differs between the databases as a whole, a sentence each; `schema` has all documents of the source."""
+        """Return what differs between the source of all documents and the target as databases, a sentence each."""
         return []
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:

@@ -33,7 +33,7 @@ def is_ledger_schema(schema: str) -> bool:
 
 
 def refuse_reserved(selection: Selection, reserved: Mapping[TableName, Collection[str]], refusals: Refusals) -> None:
-    """Note an error for each selected table of a reserved name, given with its columns, that is no part of the ledger."""
+    """Note an error for each selected table of a reserved name, given with its columns, that is not of the ledger."""
     for name, columns in sorted(reserved.items()):
         ledger = is_ledger_schema(name.schema) and _LEDGER.get(name.table) in columns
         if selects(selection, name) and not ledger:

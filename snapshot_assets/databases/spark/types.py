@@ -100,7 +100,7 @@ def carry(kind: DataType, wanted: Carrier | None, where: str) -> Carried:
 
 
 def type_text(kind: DataType, leaf: Callable[[DataType], str] = methodcaller("simpleString")) -> str:
-    """Return a type in Spark SQL, with quoted member names, which PySpark's text lacks; `leaf` writes the types in it."""
+    """Return a type in Spark SQL, with quoted member names, which PySpark's text lacks; `leaf` writes types in it."""
     match kind:
         case ArrayType():
             return f"array<{type_text(kind.elementType, leaf)}>"
