@@ -68,13 +68,8 @@ def check_selection(
     selection = SpelledNames(rule, schemas, relations).selection(selection)
     for schema in selection.schemas:
         if schema not in schemas:
-            found.note(
-                UnknownRelationError(
-                    f"Schema {quoted_name(schema)} does not exist in the database. {suggestion(schema, schemas)}",
-                    schema=schema,
-                    near=near_names(schema, schemas),
-                )
-            )
+            missing = f"Schema {quoted_name(schema)} does not exist in the database. {suggestion(schema, schemas)}"
+            found.note(UnknownRelationError(missing, schema=schema, near=near_names(schema, schemas)))
     for name in selection.tables:
         with found.noting():
             check_relation(name, schemas, relations)
@@ -100,19 +95,23 @@ def check_selection(
         with found.noting():
             require_kept(name, selection)
     for pattern in selection.exclude_tables:
-        if not is_wild(pattern) and not any(matches(pattern, name, rule) for name in relations):
-            known = list(map(str, relations))  # what was to stay out would be exported
-            found.note(
-                UnknownRelationError(
-                    f"exclude_tables names {pattern}, which does not exist. {suggestion(pattern, known)} Only patterns"
-                    " with * or ? may match nothing.",
-                    table=pattern,
-                    near=near_names(pattern, known),
-                )
-            )
+        with found.noting():
+            _check_pattern(pattern, relations, rule)
     if refusals is None:
         found.raise_any()
     return selection
+
+
+def _check_pattern(pattern: str, relations: Collection[TableName], rule: NameRule) -> None:
+    """Refuse a name under `exclude_tables` that no table has: what was to stay out would be exported."""
+    if not is_wild(pattern) and not any(matches(pattern, name, rule) for name in relations):
+        known = list(map(str, relations))
+        raise UnknownRelationError(
+            f"exclude_tables names {pattern}, which does not exist. {suggestion(pattern, known)} Only patterns with *"
+            " or ? may match nothing.",
+            table=pattern,
+            near=near_names(pattern, known),
+        )
 
 
 def require_selected(name: TableName, selection: Selection) -> None:

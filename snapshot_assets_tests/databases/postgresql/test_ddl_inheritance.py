@@ -78,9 +78,9 @@ def test_a_partition_has_validated_a_check_that_its_table_has_not(
 
 
 def test_documents_without_what_later_versions_record_are_restored(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(
         source, "CREATE TABLE p (a int NOT NULL); CREATE TABLE k (a int NOT NULL) INHERITS (p)"
     )
@@ -94,9 +94,9 @@ def test_documents_without_what_later_versions_record_are_restored(
 
 
 def test_rows_are_loaded_into_a_table_with_inherited_columns_in_another_order(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, LATE_GENERATED)
     definition = define(extracted(source))
     run(target, definition.before)

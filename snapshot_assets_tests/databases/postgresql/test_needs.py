@@ -207,9 +207,9 @@ CREATE TABLE other (a int);
 
 
 def test_the_row_type_of_a_foreign_table_is_an_object_that_the_target_needs(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, FOREIGN)
     schema = extracted(source)
     [need] = define(schema).needs
@@ -247,9 +247,9 @@ def test_a_column_of_a_views_row_type_is_refused_with_a_remedy_that_exists(
 
 
 def test_the_printed_statements_make_the_same_objects(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(
         source,
         CODE.replace(
