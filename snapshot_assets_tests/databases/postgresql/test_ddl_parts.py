@@ -18,7 +18,6 @@ from snapshot_assets_tests.databases.postgresql.helpers import (
     execute,
     extracted,
     restore,
-    restored_alike,
     run,
     schema_dump,
 )
@@ -223,22 +222,6 @@ def test_tables_whose_parent_got_a_column_later_inherit_its_checks_too(
     assert len(expected) == 3
 
 
-@pytest.mark.parametrize(
-    ("parent", "child"),
-    [
-        (CHECK, CHECK),
-        (f"{CHECK} NOT VALID", CHECK),
-        ("CONSTRAINT one NOT NULL id NOT VALID", "CONSTRAINT other NOT NULL id NOT VALID"),
-    ],
-)
-def test_a_table_with_another_order_of_columns_inherits_after_its_own_constraints(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, parent: str, child: str
-) -> None:
-    base = f"CREATE TABLE base (id int, note text); ALTER TABLE base ADD {parent};"
-    kid = f"CREATE TABLE kid (note text, id int); ALTER TABLE kid ADD {child}; ALTER TABLE kid INHERIT base;"
-    restored_alike(postgresql_server, make_postgresql_database, base + kid)
-
-
 def test_a_new_table_inherits_from_one_that_the_target_has(
     postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
@@ -318,15 +301,6 @@ def test_the_documents_of_everything_do_not_change(
     postgresql_server.psql_script(postgresql_module_database, NOT_CARRIED)
     documents = json.loads(extracted(postgresql_module_database).model_dump_json(by_alias=True, exclude_defaults=True))
     assert documents == json.loads(Path(__file__).with_name("everything.json").read_text())
-
-
-def test_a_selected_schema_includes_its_tables_and_views(
-    everything: DatabaseSchema, postgresql_module_database: str
-) -> None:
-    document = extracted(postgresql_module_database, Selection(schemas=("sales",)))
-    assert [schema.name for schema in document.schemas] == ["sales"]
-    assert document.tables == tuple(table for table in everything.tables if table.schema_name == "sales")
-    assert document.views == tuple(view for view in everything.views if view.schema_name == "sales")
 
 
 def test_tables_of_extensions_are_not_exported(postgresql_database: str) -> None:

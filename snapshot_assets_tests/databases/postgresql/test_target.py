@@ -15,7 +15,7 @@ from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl.statements import before_version, from_version
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol import sql_steps
-from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, WindowRows
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
@@ -288,12 +288,6 @@ def test_an_import_waits_for_a_running_load(started, postgresql_database):
     assert started.load(entry("data/1/a.parquet"), TABLE, batches()) == 1
     thread.join(30)
     assert recorded == [record(2)]
-
-
-def test_rows_are_counted_by_window_and_without_a_time(started):
-    timeless = pa.RecordBatch.from_pydict({"ts": [None], 'näme "x"': ["-"], "n": [0]}, schema=TABLE.arrow_schema())
-    started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3, day=2), timeless])
-    assert started.counts([(TABLE, each) for each in (AllRows(), DAY_1, TimelessRows())]) == [4, 2, 1]
 
 
 def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postgresql_database):
