@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.protocol.target import Reference
+from snapshot_assets.databases.protocol.target import OtherType, Reference
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.options import TypeDefinition
 from snapshot_assets.format.relations import Table, TableName, UserType
@@ -71,24 +71,62 @@ def names_of(names: Iterable[TableName]) -> str:
     return ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in names)
 
 
-def domains_of(table: Table) -> dict[str, str]:
-    """Return the base types of a table's domains, by every spelling of their names."""
-    bases = {}
-    for kind in table.types:
-        if kind.kind == "domain":
+_TYPES = """
+WITH RECURSIVE base (of, id) AS (
+    SELECT t.oid, t.oid FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
+    UNION ALL SELECT d.oid, base.id FROM pg_catalog.pg_type d JOIN base ON base.of = d.typbasetype WHERE d.typtype = 'd'
+), wanted (schema, name, "column", type, made_of, computed) AS (VALUES {rows}
+), compared AS (
+    SELECT w.*, pg_catalog.format_type(a.atttypid, a.atttypmod) AS found, a.attgenerated <> '' AS generated,
+        a.atttypmod >= 0 AS limited,
+        CASE f.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE f.id END AS found_id,
+        CASE e.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE e.id END AS wanted_id
+    FROM wanted w JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = w."column" AND a.attnum > 0
+    JOIN base f ON f.of = a.atttypid
+    LEFT JOIN base e ON e.of = coalesce(pg_catalog.to_regtype(w.type), pg_catalog.to_regtype(w.made_of))
+)
+SELECT schema, name, "column", found, type AS expected, made_of, found_id IS NOT DISTINCT FROM wanted_id AS same,
+    generated, computed
+FROM compared WHERE NOT computed AND (found_id IS DISTINCT FROM wanted_id OR limited) OR generated <> computed
+ORDER BY schema, name, "column"
+"""
+
+
+def other_types(connection: PostgresqlConnection, tables: Iterable[Table]) -> list[OtherType]:
+    """Return the columns to which values of the tables' types cannot be written; see `SqlTarget`.
+
+    COPY's binary stream carries no types: the eight bytes of a bigint would become some double precision number. The
+    server resolves the text of types, so spellings do not matter, and a domain counts as its base type. A smaller scale
+    or precision would silently round. The server refuses a value that is too long for its column.
+    """
+    rows = []
+    for table in tables:
+        domains: dict[str, str] = {}  # base types by every spelling of a domain's name
+        for kind in (each for each in table.types if each.kind == "domain"):
             for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
-                bases[f"{schema}.{name}"] = TypeDefinition.of_type(kind).base or ""
-    return bases
+                domains[f"{schema}.{name}"] = TypeDefinition.of_type(kind).base or ""
+        for column in table.columns:
+            base = column.type
+            for _ in domains:  # the target may not have a domain yet
+                base = domains.get(base, base)
+            values = (table.schema_name, table.name, column.name, column.type, base)
+            computed = "false" if column.generated is None else "true"
+            rows.append(f"({', '.join((*map(literal, values), computed))})")
+    others = []
+    for row in connection.rows(_TYPES.format(rows=", ".join(rows)), "comparing types") if rows else ():
+        table_name, plain = TableName(row["schema"], row["name"]), not row["computed"]
+        if row["generated"] is plain or (plain and (not row["same"] or _rounds(row["found"], row["made_of"]))):
+            found = f"{row['found']}, generated" if row["generated"] else row["found"]
+            expected = row["expected"] if plain else f"{row['expected']}, generated"
+            others.append(OtherType(table_name, row["column"], found, expected))
+        elif plain and (limit := _smaller_limit(row["found"], row["made_of"])) is not None:
+            others.append(OtherType(table_name, row["column"], row["found"], row["expected"], limit))
+    return others
 
 
-def base_type(type_text: str, domains: Mapping[str, str]) -> str:
-    """Return the base type of a domain, which the target may not have yet; other types do not change."""
-    for _ in domains:
-        type_text = domains.get(type_text, type_text)
-    return type_text
-
-
-def rounds(found: str, expected: str) -> bool:
+def _rounds(found: str, expected: str) -> bool:
     """Return whether a type rounds values of the expected type."""
     existing, wanted = _LIMITS.search(found), _LIMITS.search(expected)
     if existing is None:
@@ -100,7 +138,7 @@ def rounds(found: str, expected: str) -> bool:
     return False
 
 
-def smaller_limit(found: str, expected: str) -> int | None:
+def _smaller_limit(found: str, expected: str) -> int | None:
     """Return how long a value may be for a type, if the expected type has longer ones; else None.
 
     The digits of numbers after the decimal point all fit.

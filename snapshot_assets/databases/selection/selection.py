@@ -60,8 +60,7 @@ def check_selection(
 
     Raises:
         UnknownRelationError: A schema or table does not exist.
-        PlanError: A table lies outside the named schemas, an override names a column that does not exist, or two names
-            mean one thing.
+        PlanError: A table lies outside the named schemas, a column does not exist, or two names mean one thing.
     """
     found = refusals or Refusals()
     refuse_equal_names(selection, rule, found)
