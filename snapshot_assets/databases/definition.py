@@ -133,11 +133,6 @@ class ObjectKey:
         return _COUNTED_AS.get(self.kind, self.kind)
 
     @property
-    def schema(self) -> ObjectKey | None:
-        """The schema in which it lies, as far as its own name tells."""
-        return ObjectKey("schema", self.name.schema) if isinstance(self.name, TableName) else None
-
-    @property
     def owners(self) -> tuple[ObjectKey, ...]:
         """The objects that it is a part or a property of, the nearest first. A domain is a type."""
         if not isinstance(self.of, ObjectKey):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from snapshot_assets.databases.convert.renaming import clashes, too_long
 from snapshot_assets.format.relations import DatabaseSchema, Table, View
 
@@ -41,14 +43,13 @@ def test_each_group_of_names_that_differ_only_in_case_is_one_sentence() -> None:
     ]
 
 
-def test_letters_that_are_not_of_ascii_keep_their_case() -> None:
-    schema = DatabaseSchema(database="postgresql", tables=(table("s", "t", "Ä", "ä"),))
-    assert not list(clashes(schema))
-
-
-def test_different_names_do_not_clash() -> None:
-    schema = DatabaseSchema(database="postgresql", tables=(table("s", "a", "x", "y"), table("t", "a", "x")))
-    assert not list(clashes(schema))
+@pytest.mark.parametrize(
+    "tables",
+    [(table("s", "t", "Ä", "ä"),), (table("s", "a", "x", "y"), table("t", "a", "x"))],
+    ids=["letters that are not of ASCII keep their case", "other names"],
+)
+def test_different_names_do_not_clash(tables: tuple[Table, ...]) -> None:
+    assert not list(clashes(DatabaseSchema(database="postgresql", tables=tables)))
 
 
 def test_names_of_more_than_63_bytes_are_too_long_for_postgresql() -> None:

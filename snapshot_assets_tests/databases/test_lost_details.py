@@ -89,19 +89,13 @@ LOST = (
 )
 
 
-@pytest.fixture(scope="module")
-def origin(postgresql_server: PostgresqlServer, postgresql_module_database: str) -> DatabaseAddress:
-    postgresql_server.psql_script(postgresql_module_database, SPECIAL)
-    return DatabaseAddress("server", postgresql_module_database)
-
-
-@pytest.fixture(scope="module")
-def special(origin: DatabaseAddress) -> DatabaseSchema:
-    return extracted(origin)
-
-
-def test_everything_that_duckdb_does_not_have_is_listed(special: DatabaseSchema, tmp_path: Path) -> None:
-    lost = "\n".join(definition_of(special, fresh(tmp_path)).lost)
+def test_everything_that_duckdb_does_not_have_is_listed_once_and_the_rest_is_made(
+    postgresql_server: PostgresqlServer, postgresql_database: str, tmp_path: Path
+) -> None:
+    postgresql_server.psql_script(postgresql_database, SPECIAL)
+    origin, target = DatabaseAddress("server", postgresql_database), fresh(tmp_path)
+    definition = copy(extracted(origin), origin, target)
+    lost = "\n".join(definition.lost)
     for words in LOST:
         assert words in lost
     for name in "gjhbsw":
@@ -114,12 +108,8 @@ def test_everything_that_duckdb_does_not_have_is_listed(special: DatabaseSchema,
         "limits.free",
     ):
         assert kept not in lost
-
-
-def test_no_foreign_key_is_listed_both_as_carried_over_and_as_left_out(special: DatabaseSchema, tmp_path: Path) -> None:
-    definition = definition_of(special, fresh(tmp_path))
-    carried = set(re.findall(r"(Foreign key \S+ of \S+) is carried over", "\n".join(definition.lost)))
-    left_out = set(re.findall(r"(Foreign key \S+ of \S+) is left out", "\n".join(definition.lost)))
+    carried = set(re.findall(r"(Foreign key \S+ of \S+) is carried over", lost))
+    left_out = set(re.findall(r"(Foreign key \S+ of \S+) is left out", lost))
     assert left_out == {
         "Foreign key parents_self_fkey of public.parents",
         "Foreign key wide of public.children",
@@ -129,11 +119,6 @@ def test_no_foreign_key_is_listed_both_as_carried_over_and_as_left_out(special: 
     assert len(carried | left_out) == 5
     made = sum(statement.sql.count("FOREIGN KEY (") for statement in definition.after)
     assert made == len(carried) == 2
-
-
-def test_what_duckdb_can_have_is_made(origin: DatabaseAddress, special: DatabaseSchema, tmp_path: Path) -> None:
-    target = fresh(tmp_path)
-    copy(special, origin, target)
     with duckdb.connect(path_of(target), read_only=True) as connection:
         names = connection.sql("SELECT index_name FROM duckdb_indexes() ORDER BY ALL").fetchall()
         assert names == [("on (x) using",), ("plain",)]

@@ -83,7 +83,7 @@ def assert_divided(address: DatabaseAddress, kind: str, values: list[str | None]
     indirect=["address"],
 )
 @given(data=st.data(), parts=st.integers(2, 5))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_ranges_have_every_row_once(address: DatabaseAddress, kind: str, data: st.DataObject, parts: int) -> None:
     value = values_of(kind, address.uri.partition(":")[0])
     assert_divided(address, kind, data.draw(st.lists(value | st.none(), max_size=12)), parts)

@@ -1,4 +1,4 @@
-"""Steps of a definition, their places in its order, and the kinds of objects that texts begin with."""
+"""Steps of a definition, and the kinds of objects that texts begin with."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.convert.schema import converted
-from snapshot_assets.databases.definition import Definition, ObjectKey, Statement
+from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.open import target_module
 from snapshot_assets.databases.protocol.source import DatabaseAddress
-from snapshot_assets.databases.protocol.steps import Place, placed, steps_of
+from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
@@ -110,23 +110,3 @@ def test_statements_of_one_name_that_follow_each_other_are_one_step_and_others_g
     assert [step.name for step in steps] == ["partition p", "index i", "comment on index i", "index i (2)"]
     assert [step.sql for step in steps] == [("SQL 0", "SQL 1"), ("SQL 2",), ("SQL 3",), ("SQL 4",)]
     assert [step.kind for step in steps] == ["partition", "index", "comment", "index"]
-
-
-@pytest.mark.parametrize(
-    ("place", "order"),
-    [
-        (Place.BEFORE_TABLES, "schema s|new|type s.t|table s.a|primary key of s.a|view s.v"),
-        (Place.BEFORE_ROWS, "schema s|type s.t|table s.a|new|primary key of s.a|view s.v"),
-        (Place.AFTER_ROWS, "schema s|type s.t|table s.a|new|primary key of s.a|view s.v"),
-        (Place.BEFORE_VIEWS, "schema s|type s.t|table s.a|primary key of s.a|new|view s.v"),
-        (Place.LAST, "schema s|type s.t|table s.a|primary key of s.a|view s.v|new"),
-    ],
-)
-def test_other_modules_put_statements_at_a_place(place: Place, order: str) -> None:
-    keys = ObjectKey("schema", "s"), ObjectKey("type", T), ObjectKey("table", TableName("s", "a"))
-    before = tuple(Statement(key, "") for key in keys)
-    keyed = ObjectKey("primary key", of=TableName("s", "a")), ObjectKey("view", TableName("s", "v"))
-    after = tuple(Statement(key, "") for key in keyed)
-    found = placed(Definition((), before, after), place, [Statement(ObjectKey("new"), "")])
-    assert "|".join(str(each.key) for each in (*found.before, *found.after)) == order
-    assert len(found.before) == 3 + (place in (Place.BEFORE_TABLES, Place.BEFORE_ROWS))

@@ -101,16 +101,22 @@ def lost_details(table: Table, options: TableOptions, source: str, others: LostO
     for each in others.not_carried(options.not_carried, name):
         yield not_in_snapshot(each, f" of {name}")
     for kind in table.types:
-        yield from _lost_of_type(kind, source)
-    yield from _lost_of_columns(table.table_name, options, source)
+        if kind.kind == "domain":
+            yield from _lost_of_domain(kind, source)
+    for column, own in options.columns.items():
+        if own.not_null_not_valid is not None:
+            where = printed_name(*name, column)
+            yield f"NOT NULL of column {where} is left out: {source} has not checked it (NOT VALID)."
+    for setting in ColumnSettings.model_fields:
+        if columns := [column for column, own in options.columns.items() if getattr(own, setting) not in (None, ())]:
+            what = setting.replace("_", " ")
+            yield f"Of {name}, {what} of column {', '.join(columns)} is left out: only {source} has it."
     for part in options.partitions:
         yield from _lost_of_partition(table, part, source, others)
 
 
-def _lost_of_type(kind: UserType, source: str) -> Iterator[str]:
+def _lost_of_domain(kind: UserType, source: str) -> Iterator[str]:
     """Yield what a domain demands of its values, which a column of its base type does not."""
-    if kind.kind != "domain":
-        return
     name, fields = kind.table_name, TypeDefinition.of_type(kind)
     for check in fields.constraints:
         yield f"Check {check.name} of domain {name} is left out: {source}'s SQL {check.definition}."
@@ -122,17 +128,6 @@ def _lost_of_type(kind: UserType, source: str) -> Iterator[str]:
         yield f"Collation {fields.collation} of domain {name} is left out."
     if limit := lost_limit(fields.base or "", ""):
         yield f"{limit} of domain {name} is left out: its base type is {fields.base}."
-
-
-def _lost_of_columns(table: TableName, options: TableOptions, source: str) -> Iterator[str]:
-    for column, own in options.columns.items():
-        if own.not_null_not_valid is not None:
-            where = printed_name(*table, column)
-            yield f"NOT NULL of column {where} is left out: {source} has not checked it (NOT VALID)."
-    for setting in ColumnSettings.model_fields:
-        if columns := [column for column, own in options.columns.items() if getattr(own, setting) not in (None, ())]:
-            what = setting.replace("_", " ")
-            yield f"Of {table}, {what} of column {', '.join(columns)} is left out: only {source} has it."
 
 
 def _lost_of_partition(table: Table, part: PartitionOptions, source: str, others: LostObjects) -> Iterator[str]:
@@ -206,16 +201,13 @@ def is_plain(index: Index) -> bool:
     head = _HEAD.match(definition)
     if head is None or not index.columns or other_method(index):
         return False
-    keys = r",\s*".join(map(_spellings, index.columns))
-    return re.fullmatch(rf"\({keys}\)\s*;?", definition[head.end() :]) is not None
-
-
-def _spellings(column: str) -> str:
-    """Return the pattern of a column's name in a definition."""
-    quoted = identifier(column)
-    plain = [column] if _UNQUOTED.fullmatch(column) else []
-    again = f"'{quoted}'"  # as DuckDB prints some of them
-    return f"(?:{'|'.join(map(re.escape, (*plain, quoted, again)))})"
+    keys = []
+    for column in index.columns:
+        quoted = identifier(column)
+        spellings = [quoted, f"'{quoted}'", *([column] if _UNQUOTED.fullmatch(column) else [])]  # DuckDB has the second
+        keys.append(f"(?:{'|'.join(map(re.escape, spellings))})")
+    pattern = r",\s*".join(keys)
+    return re.fullmatch(rf"\({pattern}\)\s*;?", definition[head.end() :]) is not None
 
 
 def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:

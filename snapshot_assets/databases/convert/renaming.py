@@ -59,15 +59,11 @@ class Renaming:
 
     def schema(self, name: str) -> str:
         """Return the new name of a schema."""
-        return self._new_schemas.get(name, name)
+        return dict(self.schemas).get(name, name)
 
     def table(self, name: TableName) -> TableName:
         """Return the new name of a table, a view, or anything else in a schema."""
         return self._new_tables.get(name) or TableName(self.schema(name.schema), name.table)
-
-    @cached_property
-    def _new_schemas(self) -> Mapping[str, str]:
-        return dict(self.schemas)
 
     @cached_property
     def _new_tables(self) -> Mapping[TableName, TableName]:
@@ -220,14 +216,12 @@ def _together(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
 def renamed_tables(schema: DatabaseSchema, renaming: Renaming) -> DatabaseSchema:
     """Return documents whose tables have their new names, where nothing else in them names a table but foreign keys."""
     names = {table.table_name: renaming.table(table.table_name) for table in schema.tables}
-
-    def renamed(table: Table) -> Table:
-        new = names[table.table_name]
-        keys = tuple(renamed_foreign_keys(table.foreign_keys, names))
-        return table.model_copy(update={"schema_name": new.schema, "name": new.table, "foreign_keys": keys})
-
-    tables = tuple(map(renamed, schema.tables))
-    return schema.model_copy(update={"schemas": renamed_schemas(schema, renaming), "tables": tables})
+    tables = []
+    for table in schema.tables:
+        new, keys = names[table.table_name], tuple(renamed_foreign_keys(table.foreign_keys, names))
+        update = {"schema_name": new.schema, "name": new.table, "foreign_keys": keys}
+        tables.append(table.model_copy(update=update))
+    return schema.model_copy(update={"schemas": renamed_schemas(schema, renaming), "tables": tuple(tables)})
 
 
 def clashes(schema: DatabaseSchema) -> Iterator[str]:

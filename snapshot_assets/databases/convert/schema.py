@@ -64,28 +64,22 @@ def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[Dat
         UnsupportedTypeError: That kind has no type for some columns' Arrow types; names them all.
         DocumentError: The documents are malformed.
     """
-    _check_foreign_keys(schema)
+    columns = {table.table_name: {column.name for column in table.columns} for table in schema.tables}
+    for name, key in ((table.table_name, key) for table in schema.tables for key in table.foreign_keys):
+        referred = columns.get(key.referenced, key.referenced_columns)
+        unknown = (set(key.columns) - columns[name]) | (set(key.referenced_columns) - set(referred))
+        if unknown or len(key.columns) != len(key.referenced_columns):
+            pair = f"({', '.join(key.columns)}) to ({', '.join(key.referenced_columns)})"
+            raise DocumentError(
+                f"The snapshot's tables.json is malformed: foreign key {key.name} of table {name} is {pair}; expected"
+                " as many columns of both tables. Restore without that table.",
+                object="tables.json",
+            )
     conversion = _Conversion(schema, kind, type_for)
     result = conversion.schema()
     if conversion.unsupported:
         raise UnsupportedTypeError(" ".join(conversion.unsupported), columns=conversion.unsupported)
     return result, tuple(dict.fromkeys(conversion.lost))
-
-
-def _check_foreign_keys(schema: DatabaseSchema) -> None:
-    """Refuse a foreign key of columns that its tables do not have."""
-    columns = {table.table_name: {column.name for column in table.columns} for table in schema.tables}
-    for table in schema.tables:
-        for key in table.foreign_keys:
-            referred = columns.get(key.referenced, key.referenced_columns)
-            unknown = (set(key.columns) - columns[table.table_name]) | (set(key.referenced_columns) - set(referred))
-            if unknown or len(key.columns) != len(key.referenced_columns):
-                pair = f"({', '.join(key.columns)}) to ({', '.join(key.referenced_columns)})"
-                raise DocumentError(
-                    f"The snapshot's tables.json is malformed: foreign key {key.name} of table {table.table_name} is"
-                    f" {pair}; expected as many columns of both tables. Restore without that table.",
-                    object="tables.json",
-                )
 
 
 class _Conversion:
@@ -97,35 +91,53 @@ class _Conversion:
         self.unsupported: list[str] = []
 
     def schema(self) -> DatabaseSchema:
-        schema = self._schema
+        schema, tables = self._schema, []
+        for table in schema.tables:
+            if table.columns or self._kind != "duckdb":
+                tables.append(self.table(table))
+            else:
+                name = table.table_name
+                self.lost.append(f"Table {name} is left out: it has no columns, and DuckDB has no such tables.")
         result = DatabaseSchema(
             database=self._kind,
             schemas=tuple(Schema(name=each.name, comment=each.comment) for each in schema.schemas),
-            tables=self.possible([self.table(each) for each in schema.tables if self.takes(each)]),
+            tables=self.possible(tables),
         )
         self.lost += self._others.sentences()
         return result
-
-    def takes(self, table: Table) -> bool:
-        """Return whether the other kind can hold a table."""
-        if table.columns or self._kind != "duckdb":
-            return True
-        self.lost.append(f"Table {table.table_name} is left out: it has no columns, and DuckDB has no such tables.")
-        return False
 
     def table(self, table: Table) -> Table:
         name, options = table.table_name, TableOptions.of(table)
         sequences = tuple(self._sequences(table, options))
         drawing = {sequence.column: sequence for sequence in sequences}
         columns = tuple(self._column(table, options, each, drawing.get(each.name)) for each in table.columns)
+        time_index = table.time_index
+        if time_index in {column.name for column in columns if column.type.lower() in TEXTS}:
+            # Texts cannot be compared with windows.
+            self.lost.append(f"Chunks of {name} cannot be replaced: its times in {time_index} become texts.")
+            time_index = None
+        primary = table.primary_key
+        if primary is not None and self._keeps_key(primary.definition, f"Primary key of {name}"):
+            primary = PrimaryKey(name=primary.name, columns=primary.columns)
+        else:
+            primary = None
+        unique = (
+            UniqueConstraint(name=key.name, columns=key.columns)
+            for key in table.unique
+            if self._keeps_key(key.definition, f"Unique constraint {key.name} of {name}")
+        )
         result = Table(
             schema_name=table.schema_name,
             name=table.name,
             columns=columns,
-            time_index=self._time_index(table, columns),
-            primary_key=self._primary_key(table),
-            unique=tuple(self._unique(table)),
-            foreign_keys=tuple(self._foreign_keys(table)),
+            time_index=time_index,
+            primary_key=primary,
+            unique=tuple(unique),
+            foreign_keys=tuple(
+                key.model_copy(update={"definition": None})
+                for key in table.foreign_keys
+                if self._keeps_foreign_key(table, key)
+            ),
             indexes=tuple(self._indexes(table)),
             sequences=sequences,
             comment=table.comment,
@@ -138,16 +150,6 @@ class _Conversion:
         if others := sorted(set(table.options) - _SILENT_OPTIONS):
             self.lost.append(f"Of {name}, {', '.join(others)} are left out: only {self._source} has them.")
         return result
-
-    def _time_index(self, table: Table, columns: tuple[Column, ...]) -> str | None:
-        """Return a table's time index, unless its times become texts, which cannot be compared with windows."""
-        texts = {column.name for column in columns if column.type.lower() in TEXTS}
-        if table.time_index not in texts:
-            return table.time_index
-        self.lost.append(
-            f"Chunks of {table.table_name} cannot be replaced: its times in {table.time_index} become texts."
-        )
-        return None
 
     def _column(self, table: Table, options: TableOptions, column: Column, sequence: Sequence | None) -> Column:
         where = f"{table.table_name}.{column.name}"
@@ -202,18 +204,6 @@ class _Conversion:
                 update={"type": "bigint" if self._kind == "postgresql" else None, "cache": 1, "owned": False}
             )
 
-    def _primary_key(self, table: Table) -> PrimaryKey | None:
-        key = table.primary_key
-        if key is None or not self._keeps_key(key.definition, f"Primary key of {table.table_name}"):
-            return None
-        return PrimaryKey(name=key.name, columns=key.columns)
-
-    def _unique(self, table: Table) -> Iterator[UniqueConstraint]:
-        for key in table.unique:
-            what = f"Unique constraint {key.name} of {table.table_name}"
-            if self._keeps_key(key.definition, what):
-                yield UniqueConstraint(name=key.name, columns=key.columns)
-
     def _keeps_key(self, definition: str | None, what: str) -> bool:
         """Return whether the other kind can have a key; record what it loses."""
         if self._temporal(definition, what):
@@ -224,15 +214,20 @@ class _Conversion:
             self.lost.append(f"{what} is carried over without {' and '.join(extras)}.")
         return True
 
-    def _foreign_keys(self, table: Table) -> Iterator[ForeignKey]:
-        for key in table.foreign_keys:
-            what = f"Foreign key {key.name} of {table.table_name}"
-            if self._temporal(key.definition, what):
-                continue
-            if reason := self._unsafe(table, key):
-                self.lost.append(f"{what} is left out: {reason}.")
-            else:
-                yield key.model_copy(update={"definition": None})
+    def _keeps_foreign_key(self, table: Table, key: ForeignKey) -> bool:
+        """Return whether rows of the source cannot violate a foreign key in the target; record one that is lost."""
+        what = f"Foreign key {key.name} of {table.table_name}"
+        if self._temporal(key.definition, what):
+            return False
+        reason, referred = "", self._tables.get(key.referenced)
+        columns = [table.column(name) for name in key.columns]
+        columns += [referred.column(name) for name in key.referenced_columns] if referred else []
+        if any(column.carrier is Carrier.TEXT and _MANY_TEXTS.search(column.type) for column in columns):
+            reason = "as texts, equal values of its columns may differ"
+        elif match := _UNCHECKED.search(key.definition or ""):
+            reason = f"{self._source} has not checked it ({match.group()})"
+        self.lost += [f"{what} is left out: {reason}."] if reason else []
+        return not reason
 
     def possible(self, tables: list[Table]) -> tuple[Table, ...]:
         """Return the tables with the foreign keys that the other kind can have."""
@@ -245,17 +240,6 @@ class _Conversion:
                 if match := _ACTIONS.search(definitions[key.name]):
                     self.lost.append(f"Foreign key {key.name} of {name} is carried over without {match.group()}.")
         return tuple(by_name.values())
-
-    def _unsafe(self, table: Table, key: ForeignKey) -> str:
-        """Return why rows of the source might violate a foreign key in the target; "" if they cannot."""
-        referred = self._tables.get(key.referenced)
-        columns = [table.column(name) for name in key.columns]
-        columns += [referred.column(name) for name in key.referenced_columns] if referred else []
-        if any(column.carrier is Carrier.TEXT and _MANY_TEXTS.search(column.type) for column in columns):
-            return "as texts, equal values of its columns may differ"
-        if match := _UNCHECKED.search(key.definition or ""):
-            return f"{self._source} has not checked it ({match.group()})"
-        return ""
 
     def _temporal(self, definition: str | None, what: str) -> bool:
         match = _TEMPORAL.search(definition or "")

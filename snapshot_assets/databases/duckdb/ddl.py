@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 import duckdb
@@ -25,7 +25,7 @@ from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.options import SchemaOptions
-from snapshot_assets.format.relations import Column, DatabaseSchema, Sequence, Table, TableName, View
+from snapshot_assets.format.relations import DatabaseSchema, Sequence, Table, TableName, View
 
 TARGET = "snapshot_assets_target"
 """Name of the target's database while it is open. The file's own name may be the name of a schema in it."""
@@ -61,13 +61,14 @@ class _Defining:
         for sequence, _ in sequences:
             name = sequence.table_name
             sql = (
-                f"CREATE SEQUENCE {target_name(name)} INCREMENT BY {sequence.increment} MINVALUE {sequence.minimum}"
+                f"CREATE SEQUENCE {_target_name(name)} INCREMENT BY {sequence.increment} MINVALUE {sequence.minimum}"
                 f" MAXVALUE {sequence.maximum} START {sequence.start}{' CYCLE' if sequence.cycle else ''}"
             )
-            before.append(Create(ObjectKey("sequence", name), sql, there=has_sequence(name)))
+            there = _there("sequences", schema_name=name.schema, sequence_name=name.table)
+            before.append(Create(ObjectKey("sequence", name), sql, there=there))
         for table in tables:
             name = table.table_name
-            before.append(Statement(ObjectKey("table", name), create_table(table, self._texts), name))
+            before.append(Statement(ObjectKey("table", name), _create_table(table, self._texts), name))
         after = [statement for table in keyed if not table.foreign_keys for statement in self._keys(table)]
         for table in keyed:
             if table.foreign_keys:
@@ -76,32 +77,26 @@ class _Defining:
         after += [statement for table in tables for statement in self._indexes(table)]
         for sequence, columns in sequences:
             key = ObjectKey("value", of=ObjectKey("sequence", sequence.table_name))
-            after.append(Statement(key, sequence_place(sequence, columns)))
+            after.append(Statement(key, _sequence_place(sequence, columns)))
         after += [statement for table in tables for statement in self._comments(table)]
         after += self._views()
         for statement in (*before, *after):
             check_statement(self._texts.connection, statement.sql, str(statement.key))
-        drawn = tuple((each.table_name, table.table_name) for table in tables for each in table.sequences)
-        return self._rehearsed(Definition(tables, tuple(before), tuple(after), drawn=drawn))
-
-    def _rehearsed(self, definition: Definition) -> Definition:
-        """Return a definition without the keys, indexes and views that DuckDB cannot have, which become lost.
-
-        What only lacks something, such as a macro, is kept: the target may have it.
-        """
-        refused, impossible, lacking = [], set(), {}
-        for failed in rehearse([*definition.before, *definition.after]):
+        refusals, impossible, lacking = [], set(), {}
+        for failed in rehearse([*before, *after]):
             key = failed.statement.key
-            if failed.statement in definition.before:
-                refused.append(f"{key} could not be made in DuckDB: {failed.message}.")
-            elif failed.lacks:
+            if failed.statement in before:
+                refusals.append(f"{key} could not be made in DuckDB: {failed.message}.")
+            elif failed.lacks:  # such as a macro, which the target may have
                 lacking[key] = failed.message
             else:
                 impossible.add(key)
                 self._lost.append(f"{capital(str(key))} is left out: {failed.message}.")
-        kept = (each for each in definition.after if each.key not in impossible)
-        after = tuple(Lacking(**vars(each), reason=lacking[each.key]) if each.key in lacking else each for each in kept)
-        return replace(definition, after=after, lost=tuple(self._lost), refused=tuple(refused))
+        kept = [each for each in after if each.key not in impossible]
+        after = [Lacking(**vars(each), reason=lacking[each.key]) if each.key in lacking else each for each in kept]
+        drawn = tuple((each.table_name, table.table_name) for table in tables for each in table.sequences)
+        lost, refused = tuple(self._lost), tuple(refusals)
+        return Definition(tables, tuple(before), tuple(after), lost, refused=refused, drawn=drawn)
 
     def _table(self, table: Table) -> Table:
         """Return a table as the target will have it: types as DuckDB writes them, expressions only if wanted."""
@@ -109,18 +104,18 @@ class _Defining:
             for check in table.checks:
                 self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
             table = table.model_copy(update={"checks": ()})
-        return table.model_copy(update={"columns": tuple(self._column(table, column) for column in table.columns)})
-
-    def _column(self, table: Table, column: Column) -> Column:
-        where = f"{table.table_name}.{column.name}"
-        column = column.model_copy(update={"type": str(self._texts.type(column.type, where))})
-        if self._expressions:
-            return column
-        if column.generated is not None:
-            self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
-        elif column.default is not None:
-            self._lost.append(f"Default of column {where} is left out: {column.default}.")
-        return column.model_copy(update={"default": None, "generated": None, "generated_kind": None})
+        columns = []
+        for column in table.columns:
+            where = f"{table.table_name}.{column.name}"
+            update: dict[str, str | None] = {"type": str(self._texts.type(column.type, where))}
+            if not self._expressions:
+                update |= {"default": None, "generated": None, "generated_kind": None}
+                if column.generated is not None:
+                    self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
+                elif column.default is not None:
+                    self._lost.append(f"Default of column {where} is left out: {column.default}.")
+            columns.append(column.model_copy(update=update))
+        return table.model_copy(update={"columns": tuple(columns)})
 
     def _schemas(self) -> Iterator[Statement]:
         names = {each.name for each in self._schema.schemas} | {each.schema_name for each in self._schema.views}
@@ -135,12 +130,13 @@ class _Defining:
     def _types(self) -> Iterator[Statement]:
         for schema in self._schema.schemas:
             for kind in SchemaOptions.of(schema).types:
-                quoted, key = target_name(kind.table_name), ObjectKey("type", kind.table_name)
+                quoted, key = _target_name(kind.table_name), ObjectKey("type", kind.table_name)
                 if kind.kind == "enum":
                     body = f"ENUM ({', '.join(map(literal, kind.labels))})"
                 else:
                     body = str(self._texts.type(str(kind.definition.get("type")), str(kind.table_name)))
-                yield Create(key, f"CREATE TYPE {quoted} AS {body}", there=has_type(kind.table_name))
+                there = _there("types", schema_name=kind.schema_name, type_name=kind.name)
+                yield Create(key, f"CREATE TYPE {quoted} AS {body}", there=there)
                 yield from comment(f"TYPE {quoted}", kind.comment, key, None)
 
     def _sequences(self) -> Collection[tuple[Sequence, list[tuple[Table, str]]]]:
@@ -163,7 +159,7 @@ class _Defining:
         keys = [("PRIMARY KEY", ObjectKey("primary key", of=name), primary.columns)] if primary else []
         keys += [("UNIQUE", ObjectKey("unique constraint", each.name, name), each.columns) for each in table.unique]
         for kind, key, columns in keys:
-            sql = f"ALTER TABLE {target_name(name)} ADD {kind} {identifiers(columns)}"
+            sql = f"ALTER TABLE {_target_name(name)} ADD {kind} {identifiers(columns)}"
             yield Statement(key, sql, name, unless=has_key(name, kind, columns) if alone else "")
 
     def _indexes(self, table: Table) -> Iterator[Statement]:
@@ -177,11 +173,11 @@ class _Defining:
                 continue
             unique = "UNIQUE " if index.unique else ""
             name = table.table_name
-            sql = f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}"
-            yield Statement(key, sql, name, there=has_index(name, index.name))
+            sql = f"CREATE {unique}INDEX {identifier(index.name)} ON {_target_name(name)} {keys}"
+            yield Statement(key, sql, name, there=_has_index(name, index.name))
 
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
-        name, quoted = relation.table_name, target_name(relation.table_name)
+        name, quoted = relation.table_name, _target_name(relation.table_name)
         kind = "TABLE" if isinstance(relation, Table) else "VIEW"
         yield from comment(f"{kind} {quoted}", relation.comment, name, name)
         for each in relation.columns:
@@ -199,7 +195,7 @@ class _Defining:
                 self._lost.append(f"View {name} is left out: it did not work in the source.")
             else:
                 columns = identifiers(tuple(column.name for column in view.columns))
-                sql = f"CREATE VIEW {target_name(name)} {columns} AS {view.definition}"
+                sql = f"CREATE VIEW {_target_name(name)} {columns} AS {view.definition}"
                 yield Statement(ObjectKey("view", name), sql, name)
                 yield from self._comments(view)
 
@@ -235,12 +231,12 @@ def rehearse(statements: Iterable[Statement]) -> list[FailedStatement]:
     return list(failed.values())
 
 
-def target_name(name: TableName) -> str:
+def _target_name(name: TableName) -> str:
     """Return the quoted name of a table, view, sequence or type in the target."""
     return qualified((TARGET, *name))
 
 
-def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
+def _create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
     """Return the statement that creates a table, of whose document DuckDB wrote the types, with its keys or without."""
     name = table.table_name
     parts = []
@@ -257,19 +253,12 @@ def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
         parts.append(part if column.nullable else f"{part} NOT NULL")
     parts += [texts.check(check.definition, f"Check {check.name} of {name.dotted}") for check in table.checks]
     if keys:
-        parts += _key_clauses(table)
-    return f"CREATE TABLE {target_name(name)} ({', '.join(parts)})"
-
-
-def _key_clauses(table: Table) -> list[str]:
-    parts = [f"PRIMARY KEY {identifiers(table.primary_key.columns)}"] if table.primary_key is not None else []
-    parts += [f"UNIQUE {identifiers(unique.columns)}" for unique in table.unique]
-    for key in table.foreign_keys:
-        referenced = qualified(key.referenced)
-        parts.append(
-            f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {referenced} {identifiers(key.referenced_columns)}"
-        )
-    return parts
+        parts += [f"PRIMARY KEY {identifiers(table.primary_key.columns)}"] if table.primary_key is not None else []
+        parts += [f"UNIQUE {identifiers(unique.columns)}" for unique in table.unique]
+        for key in table.foreign_keys:
+            referenced = f"{qualified(key.referenced)} {identifiers(key.referenced_columns)}"
+            parts.append(f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {referenced}")
+    return f"CREATE TABLE {_target_name(name)} ({', '.join(parts)})"
 
 
 def without_keys(name: TableName) -> TableName:
@@ -283,14 +272,14 @@ def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
     key = ObjectKey("foreign keys", of=name)
     referred = tuple(key.referenced for key in table.foreign_keys)
     loaded = without_keys(name)
-    new, old = target_name(name), target_name(loaded)
+    new, old = _target_name(name), _target_name(loaded)
     stored = ", ".join(identifier(column.name) for column in table.columns if column.generated is None)
     for index in table.indexes:  # when it is tried again, these are there, and would keep the table from being renamed
         indexed = qualified((TARGET, name.schema, index.name))
-        there = has_index(name, index.name)
+        there = _has_index(name, index.name)
         yield Statement(key, f"DROP INDEX {indexed}", name, unless=f"SELECT 1 AS one WHERE NOT EXISTS ({there})")
     yield Statement(key, f"ALTER TABLE {new} RENAME TO {identifier(loaded.table)}", name)
-    yield Statement(key, create_table(table, texts, keys=True), name, reads=referred)
+    yield Statement(key, _create_table(table, texts, keys=True), name, reads=referred)
     yield Statement(key, f"INSERT INTO {new} ({stored}) SELECT {stored} FROM {old}", name)
     yield Statement(key, f"DROP TABLE {old}", name)
 
@@ -305,8 +294,7 @@ def has_key(name: TableName, kind: str, columns: Iterable[str] | None = None) ->
     )
 
 
-def has_index(name: TableName, index: str) -> str:
-    """Return the query that yields a row if a table has an index of a name."""
+def _has_index(name: TableName, index: str) -> str:
     return (
         f"SELECT 1 AS found FROM duckdb_indexes() WHERE database_name = {literal(TARGET)}"
         f" AND schema_name = {literal(name.schema)} AND table_name = {literal(name.table)}"
@@ -314,45 +302,27 @@ def has_index(name: TableName, index: str) -> str:
     )
 
 
-def has_type(name: TableName) -> str:
-    """Return the query that yields a row if there is a type of a name."""
-    return (
-        f"SELECT 1 AS found FROM duckdb_types() WHERE database_name = {literal(TARGET)}"
-        f" AND lower(schema_name) = lower({literal(name.schema)}) AND lower(type_name) = lower({literal(name.table)})"
-    )
+def _there(kind: str, **names: str) -> str:
+    """Return the query that yields a row if there is an object of these names, whose case DuckDB ignores."""
+    same = "".join(f" AND lower({column}) = lower({literal(name)})" for column, name in names.items())
+    return f"SELECT 1 AS found FROM duckdb_{kind}() WHERE database_name = {literal(TARGET)}{same}"
 
 
-def has_sequence(name: TableName) -> str:
-    """Return the query that yields a row if there is a sequence of a name, in whose case DuckDB sees no difference."""
-    return (
-        f"SELECT 1 AS found FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"
-        f" AND lower(schema_name) = lower({literal(name.schema)})"
-        f" AND lower(sequence_name) = lower({literal(name.table)})"
-    )
-
-
-def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> str:
-    """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
-
-    It does not set a sequence back that is further already.
-    """
-    name = target_name(sequence.table_name)
+def _sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> str:
+    """Return the statement that moves a sequence to its last value, or past those of its columns, and never back."""
+    name = _target_name(sequence.table_name)
     now = (
         f"(SELECT last_value FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"
         f" AND schema_name = {literal(sequence.schema_name)} AND sequence_name = {literal(sequence.name)})"
     )
     last = "NULL" if sequence.last_value is None else str(sequence.last_value)
-    if sequence.cycle:
-        return _set(name, f"coalesce({now}, {last})")
     end = "max" if sequence.increment > 0 else "min"
     values = [f"({now})", f"({last})"] + [
-        f"((SELECT CAST({end}({identifier(column)}) AS BIGINT) FROM {target_name(table.table_name)}"
+        f"((SELECT CAST({end}({identifier(column)}) AS BIGINT) FROM {_target_name(table.table_name)}"
         f" WHERE {identifier(column)} BETWEEN {sequence.minimum} AND {sequence.maximum}))"
         for table, column in columns
         if table.column(column).type in _INTEGERS
     ]
-    return _set(name, f"(SELECT {end}(x) FROM (VALUES {', '.join(values)}) AS v (x))")
-
-
-def _set(sequence: str, value: str) -> str:
-    return f"SELECT setval({literal(sequence)}, CAST(v AS BIGINT)) FROM (SELECT {value} AS v) WHERE v IS NOT NULL"
+    furthest = f"(SELECT {end}(x) FROM (VALUES {', '.join(values)}) AS v (x))"
+    value = f"coalesce({now}, {last})" if sequence.cycle else furthest
+    return f"SELECT setval({literal(name)}, CAST(v AS BIGINT)) FROM (SELECT {value} AS v) WHERE v IS NOT NULL"

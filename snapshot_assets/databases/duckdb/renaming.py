@@ -26,7 +26,7 @@ from snapshot_assets.databases.duckdb.session import CONFIG
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.options import SchemaOptions
-from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 
 _PART = rb'(?:"(?:[^"]|"")*"|[^\s".,()\'\[\]:;]+)'
 _NAME = re.compile(rb"%b(?:\s*\.\s*%b)*" % (_PART, _PART))
@@ -68,8 +68,15 @@ class _Documents:
 
     def renamed(self) -> tuple[DatabaseSchema, tuple[str, ...]]:
         tables, views = tuple(map(self._table, self._schema.tables)), tuple(self._views())
-        schemas = tuple(map(_with_own_names, renamed_schemas(self._schema, self._renaming)))
-        return self._schema.model_copy(update={"schemas": schemas, "tables": tables, "views": views}), tuple(self._lost)
+        schemas = []
+        for schema in renamed_schemas(self._schema, self._renaming):  # their types and sequences are in them
+            options, own = SchemaOptions.of(schema), {"schema_name": schema.name}
+            types = tuple(kind.model_copy(update=own) for kind in options.types)
+            sequences = tuple(each.model_copy(update=own) for each in options.sequences)
+            renamed = options.model_copy(update={"types": types, "sequences": sequences})
+            schemas.append(schema.model_copy(update={"options": renamed.values()}))
+        update = {"schemas": tuple(schemas), "tables": tables, "views": views}
+        return self._schema.model_copy(update=update), tuple(self._lost)
 
     def _table(self, table: Table) -> Table:
         old, new = table.table_name, self._relations[table.table_name]
@@ -150,26 +157,19 @@ class _Documents:
                 new = self._relations[old]
                 alias = "" if node["alias"] or new.table == path[-1] else f" AS {identifier(path[-1])}"
                 edits.append(_Edit(*_place(raw, node, path), f"{qualified(new)}{alias}"))
-        self._refuse_qualified_columns(tree, view)
-        changed = _apply(text, edits)
-        self._check_reads(changed, view)
-        return changed
-
-    def _refuse_qualified_columns(self, tree: Any, view: View) -> None:
         for node in nodes(tree):
             names = node.get("column_names") if node.get("type") == "COLUMN_REF" else None
             named = self._known.get((names[0].lower(), names[1].lower())) if names and len(names) > 2 else None
             if names and named is not None and named != self._relations[named]:
                 raise _NotUnderstood(f"{'.'.join(names)} names a mapped table or a column")
-
-    def _check_reads(self, definition: str, view: View) -> None:
-        """Compare what the renamed query reads with what it is to read."""
-        new = self._relations[view.table_name]
+        changed = _apply(text, edits)
         known = by_folded_name(list(self._relations.values()))
-        paths = (node["qualified_name"]["path"] for node in base_tables(self._tree(definition)["statements"]))
-        reads = {name for path in paths if (name := resolve(path, new, known, "")) is not None}
+        paths = (node["qualified_name"]["path"] for node in base_tables(self._tree(changed)["statements"]))
+        within = self._relations[view.table_name]
+        reads = {name for path in paths if (name := resolve(path, within, known, "")) is not None}
         if reads != {self._relations[each] for each in view.depends_on if each in self._relations}:
             raise _NotUnderstood("it would not read the mapped tables alone")
+        return changed
 
     def _named(self, tree: Any, raw: bytes, within: TableName) -> Iterator[_Edit]:
         """Yield the replacements of the names of types and sequences that follow a renamed schema."""
@@ -181,19 +181,14 @@ class _Documents:
                     yield _Edit(*_place(raw, node, path), qualified(new))
             elif node.get("type") == "FUNCTION" and node["function_name"].lower() in _DRAWS:
                 for constant in nodes(node["arguments"]):
-                    yield from self._sequence(constant, raw, within)
-
-    def _sequence(self, node: Mapping[str, Any], raw: bytes, within: TableName) -> Iterator[_Edit]:
-        kind = node.get("literal") if node.get("type") == "VALUE_CONSTANT" else None
-        if not isinstance(kind, dict) or kind.get("kind") != "STRING":
-            return
-        old = resolve(_parts(kind["text"].encode()), within, self._sequences, "")
-        match = _STRING.match(raw, node["query_location"])
-        if old is None or (new := self._by_schema(old)) == old:
-            return
-        if match is None:
-            raise _NotUnderstood(f"the place of {kind['text']} is unknown")
-        yield _Edit(match.start(), match.end(), literal(qualified(new)))
+                    kind = constant.get("literal") if constant.get("type") == "VALUE_CONSTANT" else None
+                    text = kind["text"] if isinstance(kind, dict) and kind.get("kind") == "STRING" else None
+                    old = resolve(_parts(text.encode()), within, self._sequences, "") if text is not None else None
+                    if old is not None and (new := self._by_schema(old)) != old:
+                        match = _STRING.match(raw, constant["query_location"])
+                        if match is None:
+                            raise _NotUnderstood(f"the place of {text} is unknown")
+                        yield _Edit(match.start(), match.end(), literal(qualified(new)))
 
     def _by_schema(self, name: TableName) -> TableName:
         return TableName(self._renaming.schema(name.schema), name.table)
@@ -204,15 +199,6 @@ class _Documents:
         if tree["error"]:
             raise _NotUnderstood(str(tree.get("error_message") or "it is not one query"))
         return tree
-
-
-def _with_own_names(schema: Schema) -> Schema:
-    """Return a schema's document whose types and sequences are in it."""
-    options, own = SchemaOptions.of(schema), {"schema_name": schema.name}
-    types = tuple(kind.model_copy(update=own) for kind in options.types)
-    sequences = tuple(each.model_copy(update=own) for each in options.sequences)
-    renamed = options.model_copy(update={"types": types, "sequences": sequences})
-    return schema.model_copy(update={"options": renamed.values()})
 
 
 def _parts(name: bytes) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -65,13 +65,12 @@ def extract_query(session: DuckDBSession, selection: Selection, query: Query) ->
     sql = query.with_bounds(start, end)
     types = query_types(session, sql, _ANY_WINDOW)
     selection = SpelledNames(rule_of("duckdb"), [name.schema], {name: types}).selection(selection)
-    columns = [_column(name, column, kind, selection) for column, kind in types.items()]
+    columns = []
+    for column, kind in types.items():
+        carried = carry(kind, selection.carriers.get((name, column)), column_text(ColumnPath(name, column)))
+        arrow_type = arrow_type_text(carried.arrow)
+        columns.append(Column(name=column, type=str(kind), arrow_type=arrow_type, carrier=carried.carrier))
     return query_schema("duckdb", name, columns, query, {"sql": sql})
-
-
-def _column(name: TableName, column: str, kind: DuckDBPyType, selection: Selection) -> Column:
-    carried = carry(kind, selection.carriers.get((name, column)), column_text(ColumnPath(name, column)))
-    return Column(name=column, type=str(kind), arrow_type=arrow_type_text(carried.arrow), carrier=carried.carrier)
 
 
 def query_types(session: DuckDBSession, sql: str, rows: Rows) -> dict[str, DuckDBPyType]:
@@ -221,7 +220,14 @@ class DuckDBDatabase(TimedSource):
             source, kinds = self._session.relation(table.table_name), self._session.column_types(table.table_name)
             where = f"{DuckDBTimeColumn.predicate(table, scan.rows)} AND {where}"
             row_ids = "view" not in table.options and "rowid" not in map(str.lower, kinds)
-        columns = ", ".join(_selected(table, column, kinds) for column in table.columns)
+
+        def selected(column: Column) -> str:
+            found = str(kinds[column.name]) if column.name in kinds else None
+            return scanned_column(
+                table, column, found, lambda override, name: carry(kinds[column.name], override, name)
+            )
+
+        columns = ", ".join(map(selected, table.columns))
         numbers = list(map(str, range(1, len(table.columns) + 1)))
         return _Query(source, columns, where, row_ids, order_clause(scan, numbers, '"binary"'))
 
@@ -301,8 +307,3 @@ def _part(part: ColumnRange | str | None) -> str:
 
 def _row_range(start: int, stop: int) -> str:
     return f"(rowid >= {start} AND rowid < {stop})"
-
-
-def _selected(table: Table, column: Column, kinds: Mapping[str, DuckDBPyType]) -> str:
-    found = str(kinds[column.name]) if column.name in kinds else None
-    return scanned_column(table, column, found, lambda override, name: carry(kinds[column.name], override, name))

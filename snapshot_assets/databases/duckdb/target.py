@@ -158,7 +158,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         if not present:
             return []  # nothing opens a file that is only looked at for writing, or creates it
         others = [other for table in present for other in _others(table, self.column_types(table.table_name))]
-        computed = {(name.schema.lower(), name.table.lower(), column) for name, column in self._generated()}
+        schemas, generated = self.schema_names(), self.rows(_GENERATED, [TARGET])
+        computed = {(schemas[schema].lower(), table.lower(), column) for schema, table, column in generated}
         for table in present:
             for column in table.columns:
                 there = (table.schema_name.lower(), table.name.lower(), column.name) in computed
@@ -166,12 +167,6 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
                     found, wanted = (f"{column.type}, generated" if e else column.type for e in (there, not there))
                     others.append(OtherType(table.table_name, column.name, found, wanted))
         return others
-
-    def _generated(self) -> Iterator[tuple[TableName, str]]:
-        """Yield the columns of the file that are generated."""
-        schemas = self.schema_names()
-        for schema, table, column in self.rows(_GENERATED, [TARGET]):
-            yield TableName(schemas[schema], table), column
 
     def would_keep(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:
         """Return the steps that would keep what the file has; none if there is no file yet. See `SqlTarget`."""

@@ -77,38 +77,30 @@ ORDER BY n.nspname, c.relname
 def disable_triggers(
     target: PostgresqlConnection, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
 ) -> Iterator[None]:
-    """Within a transaction, let neither triggers, rules nor forced row security act on the rows of tables.
+    """Within a transaction, let neither triggers, rules nor forced row security act on rows of tables; see `SqlTarget`.
 
-    Args:
-        target: The connection.
-        tables: The tables that rows are added to; their partitions are covered too.
-        read: More tables, which are only read.
-        deletes: Whether rows of the tables are also deleted.
+    Partitions of `tables` are covered too.
     """
     with _off(target, [*_forced(target, [*tables, *read]), *_active(target, tables, deletes=deletes)]):
         yield
 
 
-def acting(target: PostgresqlConnection, tables: Sequence[TableName], *, deletes: bool) -> Iterator[str]:
-    """Yield a sentence for each table whose triggers or rules would act on rows, and that the role cannot alter.
-
-    Args:
-        target: The connection.
-        tables: The tables that rows are added to.
-        deletes: Whether rows of the tables are also deleted.
-    """
+def acting(target: PostgresqlConnection, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
+    """Return the triggers and rules that would act on rows, and that the role cannot disable; see `SqlTarget`."""
     others: dict[TableName, list[dict[str, Any]]] = {}
     for row in _active(target, tables, deletes=deletes):
         if not row["own"]:
             others.setdefault(TableName(row["schema"], row["table"]), []).append(row)
+    sentences = []
     for name, rows in others.items():
         these = ", ".join(f"{row['what']} {identifier(row['name'])}" for row in rows)
-        yield (
+        sentences.append(
             f"Table {name} has {these}, which would act on the rows that are loaded. Only its owner can disable them:"
             f" import as {rows[0]['owner']} or as a superuser, and the import disables them while it loads. Or let"
             f" {rows[0]['owner']} run {'; '.join(row['off'] for row in rows)} before the import, and after it"
             f" {'; '.join(row['on'] for row in rows)}."
         )
+    return sentences
 
 
 def _active(target: PostgresqlConnection, tables: Sequence[TableName], *, deletes: bool) -> list[dict[str, Any]]:
@@ -137,11 +129,7 @@ def only_reading(target: PostgresqlConnection, name: TableName, *, nested: bool)
     """Read all rows of a table, also if its row security is forced and the role owns it; nothing stays changed.
 
     The force is lifted in a transaction that is rolled back. A role that bypasses row security needs none of this.
-
-    Args:
-        target: The connection.
-        name: The table.
-        nested: Whether the connection is in a transaction, which goes on afterwards.
+    A `nested` one is part of a transaction, which goes on afterwards.
 
     Raises:
         DatabaseUnavailableError: Other sessions did not release the table in time.
@@ -150,24 +138,18 @@ def only_reading(target: PostgresqlConnection, name: TableName, *, nested: bool)
     if not rows:
         yield
         return
-    for left in reversed(range(LOCK_TRIES)):
-        with _rolled_back(target, nested=nested):
-            if _lifted(target, rows, name, last=not left):
-                yield
-                return
-
-
-@contextmanager
-def _rolled_back(target: PostgresqlConnection, *, nested: bool) -> Iterator[None]:
     begin, ends = "BEGIN", ["ROLLBACK"]
     if nested:
         begin, ends = "SAVEPOINT reading", ["ROLLBACK TO SAVEPOINT reading", "RELEASE SAVEPOINT reading"]
-    target.execute(begin, "beginning to read")
-    try:
-        yield
-    finally:
-        for sql in ends:
-            target.execute(sql, "ending to read")
+    for left in reversed(range(LOCK_TRIES)):
+        target.execute(begin, "beginning to read")
+        try:
+            if _lifted(target, rows, name, last=not left):
+                yield
+                return
+        finally:
+            for sql in ends:
+                target.execute(sql, "ending to read")
 
 
 def _lifted(target: PostgresqlConnection, rows: Sequence[Mapping[str, Any]], name: TableName, *, last: bool) -> bool:

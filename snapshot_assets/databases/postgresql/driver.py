@@ -39,12 +39,7 @@ def driver_text() -> str:
 
 
 def refused(connection: PostgresqlConnection, columns: Mapping[str, Pair]) -> set[str]:
-    """Return the columns that the driver refuses to copy into, in a transaction, which goes on.
-
-    Args:
-        connection: The target, whose user may make temporary tables.
-        columns: By name, the Arrow type of a stream's column, and the target's column.
-    """
+    """Return the columns that the driver refuses to copy into, in a transaction, which makes a temporary table."""
     _try(connection, [(name, pair) for name, pair in columns.items() if pair not in _taken])
     return {name for name, pair in columns.items() if not _taken[pair]}
 
@@ -53,29 +48,24 @@ def _try(connection: PostgresqlConnection, columns: list[tuple[str, Pair]]) -> N
     """Record which columns the driver takes; an error does not say which, so each half is tried again."""
     if not columns:
         return
-    taken = _takes(connection, dict(columns))
-    if taken or len(columns) == 1:
-        _taken.update((pair, taken) for _, pair in columns)
-        return
-    half = len(columns) // 2
-    _try(connection, columns[:half])
-    _try(connection, columns[half:])
-
-
-def _takes(connection: PostgresqlConnection, columns: Mapping[str, Pair]) -> bool:
     doing = "trying the driver"
-    definitions = ", ".join(f"{identifier(name)} {receiver.type}" for name, (_, receiver) in columns.items())
+    definitions = ", ".join(f"{identifier(name)} {receiver.type}" for name, (_, receiver) in columns)
     connection.execute("SAVEPOINT tried", doing)
     connection.execute(f"CREATE TEMPORARY TABLE {_TABLE.table} ({definitions})", doing)
     try:
-        connection.copy(_TABLE, pa.schema((name, kind) for name, (kind, _) in columns.items()).empty_table())
+        connection.copy(_TABLE, pa.schema((name, kind) for name, (kind, _) in columns).empty_table())
         taken = True
     except DatabaseError as error:
         if isinstance(error, TransientError) or "sqlstate" in error.attributes:  # the server's
             raise
         taken = False
     connection.execute("ROLLBACK TO SAVEPOINT tried", doing)
-    return taken
+    if taken or len(columns) == 1:
+        _taken.update((pair, taken) for _, pair in columns)
+        return
+    half = len(columns) // 2
+    _try(connection, columns[:half])
+    _try(connection, columns[half:])
 
 
 def refused_types(connection: PostgresqlConnection) -> list[str]:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
-from snapshot_assets.databases.protocol.target import Reference
+from snapshot_assets.databases.protocol.target import OtherType, Reference
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.options import TypeDefinition
 from snapshot_assets.format.relations import Table, TableName, UserType
@@ -40,39 +40,30 @@ def conflicts(connection: PostgresqlConnection, tables: Iterable[Table]) -> list
         return []
     rows = connection.rows(_EXISTING.format(names=names_of(types)), "looking up types")
     there = {TableName(row["schema"], row["name"]): row for row in rows}
-    return [sentence for name, row in there.items() for sentence in _differences(types[name], row)]
+    return [f"Type {name} is in the target {way}" for name, row in there.items() for way in _ways(types[name], row)]
 
 
-def _differences(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
+def _ways(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each way in which a type differs so that values would change, or might not fit."""
     if row["kind"] != kind.kind:
+        yield f"as {row['kind']}, not as {kind.kind}. Drop or rename it, and let the import make it."
+        return
+    if lacking := [label for label in kind.labels if label not in row["labels"]]:
         yield (
-            f"Type {kind.table_name} is in the target as {row['kind']}, not as {kind.kind}. Drop or rename it, and let"
+            f"without {', '.join(map(repr, lacking))}. Add them with ALTER TYPE … ADD VALUE, or drop the type and let"
             " the import make it."
         )
-    elif lacking := [label for label in kind.labels if label not in row["labels"]]:
-        some = ", ".join(map(repr, lacking))
-        yield (
-            f"Type {kind.table_name} is in the target without {some}. Add them with ALTER TYPE … ADD VALUE, or drop the"
-            " type and let the import make it."
-        )
-    else:
-        yield from _other_parts(kind, row)
-
-
-def _other_parts(kind: UserType, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each part in which a type differs so that values would change, or might not fit."""
-    fields, name = TypeDefinition.of_type(kind), kind.table_name
-    then = "Drop or rename it, and let the import make it; or restore into another schema with --map-schema."
-    if kind.kind == "composite":
-        wanted = [f"{identifier(each.name)} {each.type}" for each in fields.attributes]
-        if row["attributes"] != wanted:
-            yield f"Type {name} is in the target as ({', '.join(row['attributes'])}), not ({', '.join(wanted)}). {then}"
         return
+    fields = TypeDefinition.of_type(kind)
+    then = "Drop or rename it, and let the import make it; or restore into another schema with --map-schema."
+    wanted = [f"{identifier(each.name)} {each.type}" for each in fields.attributes]
+    if kind.kind == "composite" and row["attributes"] != wanted:
+        yield f"as ({', '.join(row['attributes'])}), not ({', '.join(wanted)}). {then}"
     of = {"domain": fields.base, "range": fields.subtype}.get(kind.kind)
     if of is not None and row["of"] != of:
-        yield f"Type {name} is in the target as {kind.kind} over {row['of']}, not over {of}. {then}"
+        yield f"as {kind.kind} over {row['of']}, not over {of}. {then}"
     if kind.kind == "domain" and row["not_null"] and not fields.not_null:
-        yield f"Type {name} is in the target with NOT NULL, which it is not in the snapshot. {then}"
+        yield f"with NOT NULL, which it is not in the snapshot. {then}"
 
 
 def names_of(names: Iterable[TableName]) -> str:
@@ -80,24 +71,62 @@ def names_of(names: Iterable[TableName]) -> str:
     return ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in names)
 
 
-def domains_of(table: Table) -> dict[str, str]:
-    """Return the base types of a table's domains, by every spelling of their names."""
-    bases = {}
-    for kind in table.types:
-        if kind.kind == "domain":
+_TYPES = """
+WITH RECURSIVE base (of, id) AS (
+    SELECT t.oid, t.oid FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
+    UNION ALL SELECT d.oid, base.id FROM pg_catalog.pg_type d JOIN base ON base.of = d.typbasetype WHERE d.typtype = 'd'
+), wanted (schema, name, "column", type, made_of, computed) AS (VALUES {rows}
+), compared AS (
+    SELECT w.*, pg_catalog.format_type(a.atttypid, a.atttypmod) AS found, a.attgenerated <> '' AS generated,
+        a.atttypmod >= 0 AS limited,
+        CASE f.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE f.id END AS found_id,
+        CASE e.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE e.id END AS wanted_id
+    FROM wanted w JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = w."column" AND a.attnum > 0
+    JOIN base f ON f.of = a.atttypid
+    LEFT JOIN base e ON e.of = coalesce(pg_catalog.to_regtype(w.type), pg_catalog.to_regtype(w.made_of))
+)
+SELECT schema, name, "column", found, type AS expected, made_of, found_id IS NOT DISTINCT FROM wanted_id AS same,
+    generated, computed
+FROM compared WHERE NOT computed AND (found_id IS DISTINCT FROM wanted_id OR limited) OR generated <> computed
+ORDER BY schema, name, "column"
+"""
+
+
+def other_types(connection: PostgresqlConnection, tables: Iterable[Table]) -> list[OtherType]:
+    """Return the columns to which values of the tables' types cannot be written; see `SqlTarget`.
+
+    COPY's binary stream carries no types: the eight bytes of a bigint would become some double precision number. The
+    server resolves the text of types, so spellings do not matter, and a domain counts as its base type. A smaller scale
+    or precision would silently round. The server refuses a value that is too long for its column.
+    """
+    rows = []
+    for table in tables:
+        domains: dict[str, str] = {}  # base types by every spelling of a domain's name
+        for kind in (each for each in table.types if each.kind == "domain"):
             for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
-                bases[f"{schema}.{name}"] = TypeDefinition.of_type(kind).base or ""
-    return bases
+                domains[f"{schema}.{name}"] = TypeDefinition.of_type(kind).base or ""
+        for column in table.columns:
+            base = column.type
+            for _ in domains:  # the target may not have a domain yet
+                base = domains.get(base, base)
+            values = (table.schema_name, table.name, column.name, column.type, base)
+            computed = "false" if column.generated is None else "true"
+            rows.append(f"({', '.join((*map(literal, values), computed))})")
+    others = []
+    for row in connection.rows(_TYPES.format(rows=", ".join(rows)), "comparing types") if rows else ():
+        table_name, plain = TableName(row["schema"], row["name"]), not row["computed"]
+        if row["generated"] is plain or (plain and (not row["same"] or _rounds(row["found"], row["made_of"]))):
+            found = f"{row['found']}, generated" if row["generated"] else row["found"]
+            expected = row["expected"] if plain else f"{row['expected']}, generated"
+            others.append(OtherType(table_name, row["column"], found, expected))
+        elif plain and (limit := _smaller_limit(row["found"], row["made_of"])) is not None:
+            others.append(OtherType(table_name, row["column"], row["found"], row["expected"], limit))
+    return others
 
 
-def base_type(type_text: str, domains: Mapping[str, str]) -> str:
-    """Return the base type of a domain, which the target may not have yet; other types do not change."""
-    for _ in domains:
-        type_text = domains.get(type_text, type_text)
-    return type_text
-
-
-def rounds(found: str, expected: str) -> bool:
+def _rounds(found: str, expected: str) -> bool:
     """Return whether a type rounds values of the expected type."""
     existing, wanted = _LIMITS.search(found), _LIMITS.search(expected)
     if existing is None:
@@ -109,7 +138,7 @@ def rounds(found: str, expected: str) -> bool:
     return False
 
 
-def smaller_limit(found: str, expected: str) -> int | None:
+def _smaller_limit(found: str, expected: str) -> int | None:
     """Return how long a value may be for a type, if the expected type has longer ones; else None.
 
     The digits of numbers after the decimal point all fit.

@@ -80,10 +80,11 @@ _READS = re.compile(
     r"(?:CREATE (?:OR REPLACE )?(?:MATERIALIZED VIEW|RECURSIVE VIEW|VIEW|FUNCTION|PROCEDURE|AGGREGATE|POLICY|RULE"
     r"|SCHEMA|EXTENSION|TYPE|DOMAIN|SEQUENCE)|COMMENT) "
 )
+_FILLS = re.compile(r"CREATE MATERIALIZED VIEW .* WITH DATA\Z|REFRESH MATERIALIZED VIEW ", re.DOTALL)
 _CREATES_TABLE = re.compile(r"CREATE (?:UNLOGGED )?TABLE ")
 _OTHER_TABLES = re.compile(r"\b(?:INHERITS|PARTITION OF|REFERENCES)\b.*", re.DOTALL)
 _CODE = frozenset(("function", "procedure", "operator", "cast"))
-_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX ")
+_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX .*(?:\(.*\(| WHERE )", re.DOTALL)
 _CONSTRAINT = re.compile(r"ALTER (?:TABLE|DOMAIN) .*\b(?:CHECK|EXCLUDE)\b", re.DOTALL)
 
 
@@ -127,20 +128,17 @@ class _Attempt:
     def run(self, statements: Sequence[Statement]) -> None:
         """Run the statements; one that fails is run again after the others, as an import does."""
         todo = statements
-        while not self.ended:
+        while True:
             self.failed = []
-            self._pass(todo)
+            for number, statement in enumerate(todo):
+                self.ended = self._limit(number) or self._try(statement)
+                if self.ended:
+                    self.rest = [each for each in todo[number:] if not isinstance(each, Unchecked)]
+                    self.failed += _unchecked(todo[number:])
+                    return
             if len(self.failed) in (0, len(todo)):
                 return
             todo = [each.statement for each in self.failed]
-
-    def _pass(self, todo: Sequence[Statement]) -> None:
-        for number, statement in enumerate(todo):
-            self.ended = self._limit(number) or self._try(statement)
-            if self.ended:
-                self.rest = [each for each in todo[number:] if not isinstance(each, Unchecked)]
-                self.failed += _unchecked(todo[number:])
-                return
 
     def _limit(self, number: int) -> str:
         """Return why the next statement cannot run, "" if it can."""
@@ -171,8 +169,10 @@ class _Attempt:
                 self._kept |= {statement.key} if there and statement.key not in self._made else set()
             else:
                 self._made.add(statement.key)
-                sql = _without_rows(statement.sql)
-                with every_row(self._connection, statement.reads if sql == statement.sql else ()):
+                sql, reads = statement.sql, statement.reads
+                if _FILLS.match(sql):  # a materialized view, whose query does not run
+                    sql, reads = f"{sql.removesuffix(' WITH DATA')} WITH NO DATA", ()
+                with every_row(self._connection, reads):
                     self._connection.execute(sql, doing)
             self._connection.execute("RELEASE SAVEPOINT rehearsed", doing)
         except SnapshotError as error:
@@ -196,7 +196,12 @@ class _Attempt:
             statement = each.statement
             cause = next((absent[key] for key in _needed(statement) if key in absent), None)
             if cause is None and each.lacks:
-                cause = self.ended or _may_lack(statement, left_out)
+                unknown = (
+                    reason
+                    for other, reason in left_out.items()
+                    if other.key.kind in _USED_BY_OTHERS or (other.table and other.table == statement.table)
+                )
+                cause = self.ended or next(unknown, None)
             if isinstance(cause, str):
                 untried[statement] = cause
             elif cause is None:
@@ -213,25 +218,13 @@ class _Attempt:
 
 def _needed(statement: Statement) -> Iterator[ObjectKey]:
     """Yield the keys of what a statement needs, as far as its own key and table tell."""
-    table = statement.table
+    key, table = statement.key, statement.table
     yield from (each.key for each in LEDGER if statement in LEDGER)
-    yield statement.key
-    yield from statement.key.owners
+    yield key
+    yield from key.owners
     if table is not None:
         yield from (ObjectKey(kind, table) for kind in ("table", "view", "materialized view"))
-    for schema in (statement.key.schema, ObjectKey("schema", table.schema) if table is not None else None):
-        if schema is not None:
-            yield schema
-
-
-def _may_lack(statement: Statement, left_out: Mapping[Statement, str]) -> str | None:
-    """Return why something that a statement may need was not tried."""
-    reasons = (
-        reason
-        for each, reason in left_out.items()
-        if each.key.kind in _USED_BY_OTHERS or (each.table is not None and each.table == statement.table)
-    )
-    return next(reasons, None)
+    yield from (ObjectKey("schema", name.schema) for name in (key.name, table) if isinstance(name, TableName))
 
 
 def _unchecked(statements: Iterable[Statement]) -> Iterator[FailedStatement]:
@@ -245,13 +238,6 @@ def _holds_rows(statement: Statement) -> bool:
     return statement.key.kind in _HOLD_ROWS or statement in LEDGER
 
 
-def _without_rows(sql: str) -> str:
-    """Return the statement of a materialized view so that its query does not run; others do not change."""
-    created = sql.startswith("CREATE MATERIALIZED VIEW ") and sql.endswith(" WITH DATA")
-    fills = created or sql.startswith("REFRESH MATERIALIZED VIEW ")
-    return f"{sql.removesuffix(' WITH DATA')} WITH NO DATA" if fills else sql
-
-
 def event_trigger(connection: PostgresqlConnection) -> str | None:
     """Return an event trigger of the target that statements would run; those of extensions do not count."""
     found = connection.rows(_EVENT_TRIGGERS, "looking for event triggers")
@@ -260,7 +246,9 @@ def event_trigger(connection: PostgresqlConnection) -> str | None:
 
 def unsafe(connection: PostgresqlConnection, statements: Sequence[Statement]) -> dict[Statement, str]:
     """Return the statements that a rehearsal must not run, and why."""
-    existing = _existing(connection, {name for each in statements for name in _locked(each)})
+    names = names_of(sorted({name for each in statements for name in _locked(each)}))
+    rows = connection.rows(_EXISTING.format(names=names), "looking up tables") if names else []
+    existing = {TableName(row["schema"], row["name"]): row["sequence"] for row in rows}
     code = any(each.key.kind in _CODE for each in statements)
     found = {}
     for each in statements:
@@ -268,18 +256,9 @@ def unsafe(connection: PostgresqlConnection, statements: Sequence[Statement]) ->
         locks = any(not is_sequence or each.sql.startswith("ALTER SEQUENCE ") for is_sequence in there)
         if locks and not any(connection.rows(query, f"rehearsing {each.key}") for query in each.skips):
             found[each] = "they would lock what exists in the target"
-        elif code and _evaluates(each.sql):
+        elif code and (_CONSTRAINT.match(each.sql) or _INDEX.match(each.sql)):  # the server may compute an expression
             found[each] = "they may call functions of the snapshot"
     return found
-
-
-def _existing(connection: PostgresqlConnection, names: set[TableName]) -> dict[TableName, bool]:
-    """Return those of the tables and sequences that exist, and whether each is a sequence."""
-    if not names:
-        return {}
-    listed = names_of(sorted(names))
-    rows = connection.rows(_EXISTING.format(names=listed), "looking up tables")
-    return {TableName(row["schema"], row["name"]): row["sequence"] for row in rows}
 
 
 def _locked(statement: Statement) -> Iterator[TableName]:
@@ -293,9 +272,3 @@ def _locked(statement: Statement) -> Iterator[TableName]:
     for match in _QUALIFIED.finditer(sql):
         if name := qualified_name(match.group()):  # else a number
             yield name
-
-
-def _evaluates(sql: str) -> bool:
-    """Return whether the server may compute an expression when it runs a statement."""
-    index = _INDEX.match(sql) is not None and (sql.count("(") > 1 or " WHERE " in sql)
-    return index or _CONSTRAINT.match(sql) is not None

@@ -20,15 +20,7 @@ from snapshot_assets.databases.postgresql.disabled_triggers import (
     only_reading,
 )
 from snapshot_assets.databases.postgresql.driver import refused, refused_types
-from snapshot_assets.databases.postgresql.existing_objects import (
-    base_type,
-    conflicts,
-    domains_of,
-    names_of,
-    references_to,
-    rounds,
-    smaller_limit,
-)
+from snapshot_assets.databases.postgresql.existing_objects import conflicts, names_of, other_types, references_to
 from snapshot_assets.databases.postgresql.large_objects import (
     COLUMNS,
     LARGE_OBJECTS,
@@ -46,7 +38,7 @@ from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm
 from snapshot_assets.databases.protocol.driver_batches import Feed
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import Question, SqlTarget
-from snapshot_assets.databases.protocol.target import ExistingTable, Load, OtherType, UnfitValues
+from snapshot_assets.databases.protocol.target import ExistingTable, Load, UnfitValues
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError, PlanError, SnapshotError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
@@ -84,29 +76,6 @@ SELECT pg_catalog.set_config(name, '{_INDEX_MEMORY}kB', true) FROM pg_catalog.pg
 WHERE name = 'maintenance_work_mem' AND setting::pg_catalog.int8 < {_INDEX_MEMORY}
 """
 
-_TYPES = """
-WITH RECURSIVE base (of, id) AS (
-    SELECT t.oid, t.oid FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
-    UNION ALL SELECT d.oid, base.id FROM pg_catalog.pg_type d JOIN base ON base.of = d.typbasetype WHERE d.typtype = 'd'
-), wanted (schema, name, "column", type, made_of, computed) AS (VALUES {rows}
-), compared AS (
-    SELECT w.*, pg_catalog.format_type(a.atttypid, a.atttypmod) AS found, a.attgenerated <> '' AS generated,
-        a.atttypmod >= 0 AS limited,
-        CASE f.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE f.id END AS found_id,
-        CASE e.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE e.id END AS wanted_id
-    FROM wanted w JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
-    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = w."column" AND a.attnum > 0
-    JOIN base f ON f.of = a.atttypid
-    LEFT JOIN base e ON e.of = coalesce(pg_catalog.to_regtype(w.type), pg_catalog.to_regtype(w.made_of))
-)
-SELECT schema, name, "column", found, type AS expected, made_of, found_id IS NOT DISTINCT FROM wanted_id AS same,
-    generated, computed
-FROM compared WHERE NOT computed AND (found_id IS DISTINCT FROM wanted_id OR limited) OR generated <> computed
-ORDER BY schema, name, "column"
-"""
-
-
 _MOST_BYTES = 63
 """Bytes of a name; the server cuts longer ones."""
 
@@ -119,7 +88,9 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     kind = "postgresql"
     time_column = PostgresqlTimeColumn
     # Functions whose first argument is the connection are its methods.
+    acting = acting
     conflicts = conflicts
+    other_types = other_types
     rehearse = rehearse
     _execute = PostgresqlConnection.execute
     _disable_triggers = disable_triggers
@@ -149,31 +120,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             existing[name] = ExistingTable(tuple(row["columns"]), name in filled, row["what"])
         return existing
 
-    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns to which values of the tables' types cannot be written; see `SqlTarget`.
-
-        COPY's binary stream carries no types: the eight bytes of a bigint would become some double precision number.
-        The server resolves the text of types, so spellings do not matter, and a domain counts as its base type. A
-        smaller scale or precision would silently round. The server refuses a value that is too long for its column.
-        """
-        rows = []
-        for table in tables:
-            domains = domains_of(table)
-            for column in table.columns:
-                values = (table.schema_name, table.name, column.name, column.type, base_type(column.type, domains))
-                computed = "false" if column.generated is None else "true"
-                rows.append(f"({', '.join((*map(literal, values), computed))})")
-        others = []
-        for row in self.rows(_TYPES.format(rows=", ".join(rows)), "comparing types") if rows else ():
-            name, plain = TableName(row["schema"], row["name"]), not row["computed"]
-            if row["generated"] is plain or (plain and (not row["same"] or rounds(row["found"], row["made_of"]))):
-                found = f"{row['found']}, generated" if row["generated"] else row["found"]
-                expected = row["expected"] if plain else f"{row['expected']}, generated"
-                others.append(OtherType(name, row["column"], found, expected))
-            elif plain and (limit := smaller_limit(row["found"], row["made_of"])) is not None:
-                others.append(OtherType(name, row["column"], row["found"], row["expected"], limit))
-        return others
-
     def missing(self, needs: Sequence[Need]) -> list[Need]:
         """Return the objects that the target lacks; see `SqlTarget`."""
         rows = self.rows(lookup(needs), "looking up what tables depend on") if needs else []
@@ -183,10 +129,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     def unfit_values(self, column: Column) -> UnfitValues | None:
         """Return which values PostgreSQL cannot hold; see `SqlTarget`."""
         return unfit_values(column)
-
-    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return the triggers and rules that the role cannot disable; see `SqlTarget`."""
-        return list(acting(self, tables, deletes=deletes))
 
     def differing(self, schema: DatabaseSchema) -> list[str]:
         """Return how the target's locale differs from the source's; see `SqlTarget`."""
@@ -321,8 +263,7 @@ def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
     name = name.encode()[:_MOST_BYTES].decode(errors="ignore")
     drop = f"DROP DATABASE {identifier(name)} WITH (FORCE)", f"dropping the scratch database {name}"
     with closing(PostgresqlConnection(address)) as server:
-        _lock(server, address, name)
-        _drop_leftover(server, address, name)
+        _claim(server, address, name)
         server.execute(f"CREATE DATABASE {identifier(name)}", f"creating the scratch database {name}")
         try:
             server.execute(f"COMMENT ON DATABASE {identifier(name)} IS {literal(_OURS)}", "commenting on it")
@@ -334,8 +275,8 @@ def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
         server.execute(*drop)
 
 
-def _lock(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> None:
-    """Lock the name until the connection is closed; the server ends the lock of a killed run, too."""
+def _claim(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> None:
+    """Lock the name until the connection is closed, and drop the database of a killed run, whose lock has ended."""
     [row] = server.rows(
         f"SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtext({literal(name)})) AS locked", f"locking {name}"
     )
@@ -344,9 +285,6 @@ def _lock(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> 
             f"PostgreSQL {address.alias!r}: another run uses the scratch database {name!r}. Run again when it ends.",
             name=name,
         )
-
-
-def _drop_leftover(server: PostgresqlConnection, address: DatabaseAddress, name: str) -> None:
     query = (
         "SELECT pg_catalog.shobj_description(oid, 'pg_database') AS comment FROM pg_catalog.pg_database"
         f" WHERE datname = {literal(name)}"

@@ -140,8 +140,13 @@ def write_form(column: Column, receiver: Receiver) -> WriteForm:
         return _nested(column, name)
     if receiver.function == "time_recv" and pa.types.is_time(arrow_type):
         return WriteForm(pa.int64(), receiver.type, name, lambda values: values.cast(pa.time64("us")).view(pa.int64()))
-    if (encode := _native_encoder(arrow_type, receiver.function)) is not None:
-        return WriteForm(pa.binary(), receiver.type, name, encode)
+    # The driver does not write these.
+    if receiver.function == "uuid_recv" and arrow_type == pa.binary(16):
+        return WriteForm(pa.binary(), receiver.type, name, lambda values: values.cast(pa.binary()))
+    if receiver.function == "numeric_recv" and pa.types.is_decimal128(arrow_type) and arrow_type.scale >= 0:
+        return WriteForm(pa.binary(), receiver.type, name, decimals)
+    if receiver.function == "numeric_recv" and arrow_type == pa.uint64():
+        return WriteForm(pa.binary(), receiver.type, name, lambda values: decimals(values.cast(pa.decimal128(20))))
     return _scalar(arrow_type, column.type, name)
 
 
@@ -156,17 +161,6 @@ def _nested(column: Column, name: str) -> WriteForm:
         array = f"ARRAY(SELECT e.value::{element} FROM {elements} ORDER BY e.number)"
         value = f"CASE WHEN {name} IS NOT NULL THEN {array} END"
     return WriteForm(pa.string(), "text", value, _json_texts)
-
-
-def _native_encoder(arrow_type: pa.DataType, function: str) -> Encoder | None:
-    """Return the encoder of a native type that the driver does not write; None if it does, or there is none."""
-    if function == "uuid_recv" and arrow_type == pa.binary(16):
-        return lambda values: values.cast(pa.binary())
-    if function == "numeric_recv" and pa.types.is_decimal128(arrow_type) and arrow_type.scale >= 0:
-        return decimals
-    if function == "numeric_recv" and arrow_type == pa.uint64():
-        return lambda values: decimals(values.cast(pa.decimal128(20)))
-    return None
 
 
 def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> WriteForm:
@@ -188,13 +182,12 @@ def _json_texts(array: pa.Array) -> pa.Array:
     dates, times, `NaN`, hex digits for bytes. A map becomes a list of pairs, because its keys may have any type.
     """
     dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    values = array.cast(with_leaves(array.type, _text_leaf)).to_pylist()
+
+    def leaf(kind: pa.DataType) -> pa.DataType:  # Python's temporal and decimal types cannot hold all values
+        return pa.string() if pa.types.is_temporal(kind) or pa.types.is_decimal(kind) else kind
+
+    values = array.cast(with_leaves(array.type, leaf)).to_pylist()
     return pa.array([None if value is None else dumps(_plain(value)) for value in values], pa.string())
-
-
-def _text_leaf(kind: pa.DataType) -> pa.DataType:
-    """Return the string type for temporal and decimal types: Python's types cannot hold all their values."""
-    return pa.string() if pa.types.is_temporal(kind) or pa.types.is_decimal(kind) else kind
 
 
 def _plain(value: Any) -> Any:
@@ -231,12 +224,7 @@ def unfit_values(column: Column) -> UnfitValues | None:
 
 
 def _limits(kind: pa.DataType, type_text: str) -> tuple[int, int] | None:
-    """Return the first and last value that PostgreSQL can hold, as Arrow's integers; None if all fit.
-
-    Args:
-        kind: The Arrow type of the values.
-        type_text: PostgreSQL's type of their column.
-    """
+    """Return the first and last value that a PostgreSQL type can hold, as Arrow's integers; None if all fit."""
     if pa.types.is_date32(kind) and type_text.startswith("date"):
         return _DAYS
     if pa.types.is_timestamp(kind) and type_text.startswith("timestamp") and kind.unit in _PER_SECOND:

@@ -49,16 +49,15 @@ class Feed:
     def _stream(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._batches:
-                columns = [self._encoded(field, batch.column(field.name)) for field in self._schema]
+                columns = []
+                for field in self._schema:
+                    values, encode = batch.column(field.name), self._encoders.get(field.name)
+                    columns.append(values.cast(field.type) if encode is None else encode(values))
                 self.rows += batch.num_rows
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
         except BaseException as error:
             self._error = error
             raise
-
-    def _encoded(self, field: pa.Field, values: pa.Array) -> pa.Array:
-        encode = self._encoders.get(field.name)
-        return values.cast(field.type) if encode is None else encode(values)
 
     @contextmanager
     def errors(self) -> Iterator[None]:

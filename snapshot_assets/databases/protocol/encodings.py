@@ -38,10 +38,8 @@ def parse_encoding(name: object) -> str:
 
 def valid_start(encoding: str | None) -> str:
     """Return PostgreSQL's regular expression of the longest start of a text that is valid; None is UTF-8."""
-    character = _UTF8 if encoding is None else _character_class(encoding)
-    return f"^(?:{character})*"
-
-
-def _character_class(encoding: str) -> str:
+    if encoding is None:
+        return f"^(?:{_UTF8})*"
     lacking = [byte for byte in range(0x80, 0x100) if not bytes([byte]).decode(encoding, errors="ignore")]
-    return "".join(["[^", *(rf"\x{byte:02x}" for byte in lacking), "]"]) if lacking else "."
+    character = "".join(["[^", *(rf"\x{byte:02x}" for byte in lacking), "]"]) if lacking else "."
+    return f"^(?:{character})*"

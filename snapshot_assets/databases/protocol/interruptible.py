@@ -57,12 +57,7 @@ def abandonable(call: Callable[[], Result], discard: Callable[[Result], None]) -
 
 
 def _in_thread(call: Callable[[], Result], end: Callable[[Future[Result]], None]) -> Result:
-    """Return what a call returns that another thread makes for the main one.
-
-    Args:
-        call: The call.
-        end: Called with the outcome of a call that has begun, after an exception of a signal's handler.
-    """
+    """Return what a call returns that another thread makes for the main one; a signal ends it by `end` once begun."""
     if threading.current_thread() is not threading.main_thread():
         return call()
     outcome: Future[Result] = Future()

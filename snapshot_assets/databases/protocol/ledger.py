@@ -87,26 +87,6 @@ def is_file(file: LoadedFile) -> str:
     return " AND ".join(f"{name} = {value}" for name, value in _key(file).items())
 
 
-def loaded_file(row: Mapping[str, Any]) -> LoadedFile:
-    """Return the file of a row."""
-    names = ("location_id", "path", "chunk", "sha256", "import_id", "rows")
-    return LoadedFile(table=TableName(row["table_schema"], row["table_name"]), **{name: row[name] for name in names})
-
-
-def step_results(location_id: str) -> str:
-    """Return the query of the tries of a location's steps, the newest import last."""
-    return (
-        f"SELECT s.* FROM {STEPS} s JOIN {IMPORTS} i ON i.id = s.import_id"
-        f" WHERE i.location_id = {literal(location_id)} ORDER BY i.number"
-    )
-
-
-def made_steps(import_id: str, names: Sequence[str]) -> str:
-    """Return the query of those of the named steps that an import has made."""
-    among = ", ".join(map(literal, names))
-    return f"SELECT * FROM {STEPS} WHERE import_id = {literal(import_id)} AND status = 'made' AND step IN ({among})"
-
-
 def step_result(row: Mapping[str, Any]) -> StepResult:
     """Return the result of a step's row."""
     names = ("import_id", "status", "message", "violated", "sql")
@@ -123,34 +103,6 @@ def record_steps(results: Sequence[StepResult]) -> str:
     changes = ", ".join(f"{name} = EXCLUDED.{name}" for name in names[2:])
     conflict = f"ON CONFLICT (import_id, step) DO UPDATE SET {changes}"
     return f"INSERT INTO {STEPS} ({', '.join(names)}) VALUES {', '.join(rows)} {conflict}"
-
-
-def not_renewable(files: Sequence[LoadedFile]) -> str:
-    """Return the message for `SqlTarget.renew` when the ledger does not hold the expected files."""
-    return (
-        f"Chunk {files[0].chunk} of {files[0].table} was loaded by another run meanwhile. Run again to continue from"
-        " its present state."
-    )
-
-
-def superseded(table: TableName, import_id: str, newest: str = "") -> str:
-    """Return the message for an import that is not the newest one into a table.
-
-    Args:
-        table: The table.
-        import_id: The import.
-        newest: The newest import; "" for none.
-    """
-    refused = f"Import {import_id} loads nothing more into {table}"
-    if newest:
-        return (
-            f"{refused}: import {newest} was started into it since, so its rows may have been replaced. Run again to"
-            " continue the newest import."
-        )
-    return (
-        f"{refused}: the ledger was forgotten meanwhile and records no import into it. Drop the tables that this import"
-        " made, give --forget-ledger, and import again."
-    )
 
 
 def _key(file: LoadedFile) -> dict[str, str]:

@@ -170,14 +170,7 @@ def _is_ordered(tokens: list[tuple[str, str]]) -> bool:
 def query_schema(
     database: str, name: TableName, columns: Iterable[Column], query: Query, options: Mapping[str, Any]
 ) -> DatabaseSchema:
-    """Return the documents of a query's relation.
-
-    Args:
-        database: Kind of the source.
-        name: The relation.
-        columns: Its columns.
-        query: The query.
-        options: What the database's scans need of it.
+    """Return the documents of a query's relation; `options` are what the database's scans need of it.
 
     Raises:
         DatabaseError: The query has no columns.

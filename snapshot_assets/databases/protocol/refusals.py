@@ -39,11 +39,7 @@ class Refusals:
 
     @contextmanager
     def noting(self, but: type[SnapshotError] | None = None) -> Iterator[None]:
-        """Note an error of the plan, of a privilege or of a value in place of raising it.
-
-        Args:
-            but: A kind of error that is dropped if something is noted already.
-        """
+        """Note an error of plan, privilege or value in place of raising it, one of kind `but` only as the first."""
         try:
             yield
         except (UsageError, DatabaseDeniedError, CarrierError, RowsOutsideError) as error:
@@ -66,20 +62,16 @@ class Refusals:
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
-            raise _joined(self._errors)
+            kinds = {type(error) for error in self._errors}
+            kind = kinds.pop() if len(kinds) == 1 else PlanError
+            messages = [str(error) for error in self._errors]
+            head = f"{len(messages)} things prevent the export, and nothing was exported:"
+            raise kind("\n  ".join([head, *messages, *_together(self._errors)]), problems=tuple(messages))
 
 
 def _place(error: SnapshotError) -> tuple[str, str] | None:
     table, column = (error.attributes.get(name) for name in ("table", "column"))
     return (table, column) if table and column else None
-
-
-def _joined(errors: Sequence[SnapshotError]) -> SnapshotError:
-    kinds = {type(error) for error in errors}
-    kind = kinds.pop() if len(kinds) == 1 else PlanError
-    messages = [str(error) for error in errors]
-    lines = [f"{len(errors)} things prevent the export, and nothing was exported:", *messages, *_together(errors)]
-    return kind("\n  ".join(lines), problems=tuple(messages))
 
 
 def _together(errors: Sequence[SnapshotError]) -> Iterator[str]:

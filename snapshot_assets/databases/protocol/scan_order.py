@@ -14,10 +14,7 @@ _TEXTS = (pa.string(), pa.large_string())
 def order_clause(scan: Scan, keys: Sequence[str], by_bytes: str) -> str:
     """Return the clause that sorts a scan's rows by their carried values; "" for a scan without an order.
 
-    Args:
-        scan: The scan.
-        keys: What stands for each column of its table in the clause, in order.
-        by_bytes: The collation that compares texts by their bytes.
+    `keys` stand for the columns of its table, in order, and the collation `by_bytes` compares texts by their bytes.
     """
     by_name = {column.name: (key, column) for key, column in zip(keys, scan.table.columns, strict=True)}
     sorted_by = [

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import takewhile
 from typing import Any
 
 from snapshot_assets.databases.definition import Create, ObjectKey, Statement, Unchecked
 from snapshot_assets.databases.protocol import ledger
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
 from snapshot_assets.databases.protocol.target import ExistingTable, RestoreRecord, Tried, ignore_tries
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 
@@ -49,9 +51,8 @@ class SqlSteps(ABC):
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist."""
 
-    @abstractmethod
     def _has(self, table: TableName) -> bool:
-        """Return whether a table or view exists."""
+        return table in self.existing([table])
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
         """Until the transaction ends, lock the ledger against other imports, and tables against all changes."""
@@ -82,8 +83,11 @@ class SqlSteps(ABC):
         """Return how the latest tries of steps ended, by name, in imports of a location; none without a ledger."""
         if not self._has(ledger.STEPS_TABLE):
             return {}
-        rows = self._rows(ledger.step_results(location_id), "reading the ledger")
-        return {row["step"]: ledger.step_result(row) for row in rows}
+        query = (
+            f"SELECT s.* FROM {ledger.STEPS} s JOIN {ledger.IMPORTS} i ON i.id = s.import_id"
+            f" WHERE i.location_id = {literal(location_id)} ORDER BY i.number"
+        )
+        return {row["step"]: ledger.step_result(row) for row in self._rows(query, "reading the ledger")}
 
     def make(
         self,
@@ -112,7 +116,13 @@ class SqlSteps(ABC):
                 self._lock()
                 self._make_ledger()
         before = self.steps(record.location_id)
-        results = {each.name: each for each in self._made_by_hand(record, steps, before)}
+        results: dict[str, StepResult] = {}
+        for step in steps:  # no try can find these made: views, whatever their query is, and what is never run
+            prior = before.get(step.name)
+            unchecked = any(isinstance(each, Unchecked) for each in step.statements)
+            visible = step.makes_view or (unchecked and any(each.there for each in step.statements))
+            if prior is not None and prior.status == "failed" and visible and self._is_there(step):
+                results[step.name] = StepResult(step.name, record.id, "made")
         self._record(list(results.values()))
         todo = [step for step in steps if step.name not in results]
         while todo:
@@ -123,20 +133,6 @@ class SqlSteps(ABC):
             todo = again if progress and len(again) < len(todo) else []
         self.flush()
         return {step.name: results[step.name] for step in steps}
-
-    def _made_by_hand(
-        self, record: RestoreRecord, steps: Sequence[SchemaStep], before: Mapping[str, StepResult]
-    ) -> Iterator[StepResult]:
-        """Yield the results of steps that failed before and that no try can find made: views, and unchecked ones.
-
-        A view is made if it is there, whatever its query is.
-        """
-        for step in steps:
-            prior = before.get(step.name)
-            failed = prior is not None and prior.status == "failed"
-            found = step.makes_view or (step.unchecked and any(each.there for each in step.statements))
-            if failed and found and self._is_there(step):
-                yield StepResult(step.name, record.id, "made")
 
     def _try_each(
         self,
@@ -154,7 +150,8 @@ class SqlSteps(ABC):
                 latest = [StepResult(queue[0].name, record.id, "failed", f"Not tried: {lacking} is not there.")]
                 self._record(latest)
             else:
-                latest = self._try_group(record, list(_group(queue, gone, results)), before)
+                group = takewhile(lambda step: not _lacking(step, gone, results), queue[:_MOST])
+                latest = self._try_group(record, list(group), before)
             for step, result in zip(queue, latest, strict=False):
                 results[step.name] = result
                 if step.table is not None and step.makes_relation and not result.failed:
@@ -259,11 +256,7 @@ class SqlSteps(ABC):
     def _failure(
         self, record: RestoreRecord, step: SchemaStep, error: SnapshotError, before: Mapping[str, StepResult]
     ) -> StepResult:
-        """Return the result of a step that failed.
-
-        One that failed before, and whose object exists by now, was made by the user. One that was made is still there
-        if the table could not be made a second time.
-        """
+        """Return the result of a step that failed."""
         prior = before.get(step.name)
         status = "failed"
         if step.kind == "partition" and step.table is not None and step.table not in record.made:
@@ -271,7 +264,9 @@ class SqlSteps(ABC):
             # rights before it compares bounds. Loading fails if a row has no place.
             status = "kept"
         elif self._exists_already(error, step):
-            # Where only the error tells that it is there, a name that was taken before is taken still.
+            # One that failed before, and whose object exists by now, was made by the user. One that was made is still
+            # there if the table could not be made a second time. Where only the error tells that it is there, a name
+            # that was taken before is taken still.
             proven = any(each.there for each in step.statements)
             tried = prior is not None and (prior.status in ("failed", "made") or (prior.status == "taken" and proven))
             status = "made" if tried and self._is_there(step) else "taken"
@@ -287,8 +282,9 @@ class SqlSteps(ABC):
 
     def _made_already(self, record: RestoreRecord, group: Sequence[SchemaStep]) -> dict[str, StepResult]:
         """Return the steps that a concurrent run of the same import made meanwhile."""
-        names = [step.name for step in group if not step.always]
-        rows = self._rows(ledger.made_steps(record.id, names), "reading the ledger") if names else []
+        names = ", ".join(literal(step.name) for step in group if not step.always)
+        made = f"import_id = {literal(record.id)} AND status = 'made' AND step IN ({names})"
+        rows = self._rows(f"SELECT * FROM {ledger.STEPS} WHERE {made}", "reading the ledger") if names else []
         return {row["step"]: ledger.step_result(row) for row in rows}
 
     def _make_ledger(self) -> None:
@@ -314,16 +310,6 @@ def _lacking(step: SchemaStep, gone: Collection[TableName], results: Mapping[str
         return f"{step.table}, or a partition of it,"
     of = str(step.key.of) if step.key.kind == "comment" else ""
     return of if of in results and results[of].failed else ""
-
-
-def _group(
-    queue: Sequence[SchemaStep], gone: Collection[TableName], results: Mapping[str, StepResult]
-) -> Iterator[SchemaStep]:
-    """Yield the next steps, until one that belongs to something that could not be made."""
-    for step in queue[:_MOST]:
-        if _lacking(step, gone, results):
-            return
-        yield step
 
 
 def _table_sql(step: SchemaStep) -> str:

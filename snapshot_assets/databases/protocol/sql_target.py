@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from snapshot_assets.databases.definition import Need, Rehearsal, Statement
 from snapshot_assets.databases.protocol import ledger
@@ -24,7 +23,6 @@ from snapshot_assets.databases.protocol.target import (
     RestoreRecord,
     UnfitValues,
     parents_first,
-    refusal,
 )
 from snapshot_assets.databases.protocol.time_column import TimeColumn
 from snapshot_assets.databases.sql import literal
@@ -107,20 +105,11 @@ class SqlTarget(SqlSteps, ABC):
         return None
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return what would act on the rows of tables and cannot be kept from it, a sentence for each table.
-
-        Args:
-            tables: Tables that rows are added to; those that do not exist have nothing that acts.
-            deletes: Whether rows are also deleted.
-        """
+        """Return what would act on rows that are added, or deleted, and cannot be kept from it, a sentence for each."""
         return []
 
     def differing(self, schema: DatabaseSchema) -> list[str]:
-        """Return what differs between the source's database and the target's as a whole, a sentence each.
-
-        Args:
-            schema: All documents of the snapshot, in the source's terms.
-        """
+        """Return what differs between the source of all documents and the target as databases, a sentence each."""
         return []
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:
@@ -146,13 +135,14 @@ class SqlTarget(SqlSteps, ABC):
             f"SELECT * FROM {ledger.FILES} WHERE location_id = {literal(location_id)} ORDER BY path",
             "reading the ledger",
         )
-        return [ledger.loaded_file(row) for row in rows]
+        names = ("location_id", "path", "chunk", "sha256", "import_id", "rows")
+        return [
+            LoadedFile(table=TableName(row["table_schema"], row["table_name"]), **{name: row[name] for name in names})
+            for row in rows
+        ]
 
     def _has_ledger(self) -> bool:
         return self._has(TableName(LEDGER_SCHEMA, "files"))
-
-    def _has(self, table: TableName) -> bool:
-        return table in self.existing([table])
 
     def begin(self, record: RestoreRecord, newest: str) -> RestoreRecord:
         """Record an import; create the ledger if it does not exist.
@@ -175,17 +165,17 @@ class SqlTarget(SqlSteps, ABC):
 
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
         """Return a step's statements as a user runs them in the target's own client."""
-        those = (each for each in step.statements if not self._left_out(each))
-        return tuple(each.by_hand for each in those if each.by_hand) or step.by_hand
-
-    def _left_out(self, statement: Statement) -> bool:
-        """Return whether an import leaves a statement out here: it is of another version, or its object is there."""
-        try:
-            return self._skips(statement)
-        except TransientError:
-            raise
-        except SnapshotError:  # then the step failed because of it, and the user needs the statement
-            return False
+        by_hand = []
+        for statement in step.statements:
+            try:
+                skips = self._skips(statement)  # it is of another version, or its object is there
+            except TransientError:
+                raise
+            except SnapshotError:  # then the step failed because of it, and the user needs the statement
+                skips = False
+            if statement.by_hand and not skips:
+                by_hand.append(statement.by_hand)
+        return tuple(by_hand) or step.by_hand
 
     def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         """Insert a file's rows and its ledger row in one transaction, which is on disk after `flush`.
@@ -224,9 +214,19 @@ class SqlTarget(SqlSteps, ABC):
         ids = [row["id"] for row in rows]
         if not self._tables_of.keys() >= set(ids):
             self._tables_of.update((each.id, frozenset(each.tables)) for each in self.imports())
-        newest = [each for each in ids if table in self._tables_of[each]][-1:]
-        if newest != [import_id]:
-            raise OtherImportError(ledger.superseded(table, import_id, *newest), table=table_text(table))
+        newest = next((each for each in reversed(ids) if table in self._tables_of[each]), None)
+        if newest != import_id:
+            why = (
+                f"import {newest} was started into it since, so its rows may have been replaced. Run again to continue"
+                " the newest import."
+            )
+            if newest is None:
+                why = (
+                    "the ledger was forgotten meanwhile and records no import into it. Drop the tables that this import"
+                    " made, give --forget-ledger, and import again."
+                )
+            refused = f"Import {import_id} loads nothing more into {table}"
+            raise OtherImportError(f"{refused}: {why}", table=table_text(table))
 
     def _load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         # The ledger row comes first: a concurrent run that loads the same file waits here until this one ends.
@@ -257,9 +257,7 @@ class SqlTarget(SqlSteps, ABC):
             ordered = [by_table[name] for name in parents_first(list(by_table), references)]
             with self._disable_triggers(list(by_table), [each.child for each in references], deletes=True):
                 for reference in references:
-                    if self._prevents_deletion(reference, by_table):
-                        message = refusal(chunk, reference, with_children=self.deletes_parents)
-                        raise RestoreError(message, chunk=chunk, table=table_text(reference.parent), key=reference.name)
+                    self._check_unreferenced(chunk, reference, by_table)
                 for load in reversed(ordered):
                     self._delete(chunk, load)
                 for load in ordered:
@@ -280,19 +278,34 @@ class SqlTarget(SqlSteps, ABC):
         predicate = self.time_column.predicate(load.table, load.rows)
         self._execute(f"DELETE FROM {self._rows_of(load.table.table_name)} WHERE {predicate}", doing)
 
-    def _prevents_deletion(self, reference: Reference, loads: Mapping[TableName, Load]) -> bool:
-        """Return whether a foreign key refers to rows that would be deleted, from rows that would not."""
+    def _check_unreferenced(self, chunk: int, reference: Reference, loads: Mapping[TableName, Load]) -> None:
+        """Refuse to delete rows to which a foreign key refers from rows that would not be deleted."""
         parent, child = loads[reference.parent], loads.get(reference.table)
         stays = ""
         if child is not None and self.deletes_parents:
             if isinstance(child.rows, AllRows):
-                return False
+                return
             stays = f" AND ({self.time_column.predicate(child.table, child.rows)}) IS NOT TRUE"
         deleted = self.time_column.predicate(parent.table, parent.rows)
         referred = f"SELECT 1 FROM {self._rows_of(reference.referred)} AS p WHERE {reference.match} AND ({deleted})"
         doing = f"looking for rows to which foreign key {reference.name} of {reference.table} refers"
         source = f"{self._rows_of(reference.child)} AS c WHERE EXISTS ({referred}){stays}"
-        return bool(self._rows(f"SELECT {_any(source)} AS value", doing)[0]["value"])
+        if not self._rows(f"SELECT EXISTS (SELECT 1 FROM {source}) AS value", doing)[0]["value"]:
+            return
+        reason = "and DuckDB cannot delete them, not even together with the rows that refer to them"
+        remedy = "Restore into a new file"
+        if self.deletes_parents:
+            reason = "from rows that are not replaced with them"
+            remedy = (
+                "Drop that foreign key, replace the chunk, and add the key again; or restore into an empty database"
+            )
+        raise RestoreError(
+            f"Chunk {chunk} cannot be replaced: foreign key {reference.name} of {reference.table} refers to rows of"
+            f" {reference.parent} that would be deleted, {reason}. Nothing was changed. {remedy}.",
+            chunk=chunk,
+            table=table_text(reference.parent),
+            key=reference.name,
+        )
 
     def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
         """Record other files for rows that the tables hold, after a compaction, in one transaction.
@@ -314,7 +327,10 @@ class SqlTarget(SqlSteps, ABC):
             if any((each.table, each.path) not in loaded for each in old):
                 if all(loaded.get((each.table, each.path)) == each for each in new):
                     return
-                raise RestoreError(ledger.not_renewable(old))
+                raise RestoreError(
+                    f"Chunk {old[0].chunk} of {old[0].table} was loaded by another run meanwhile. Run again to continue"
+                    " from its present state."
+                )
             statements = [f"DELETE FROM {ledger.FILES} WHERE {ledger.is_file(file)}" for file in old]
             for sql in (*statements, *(ledger.insert_file(file, file.rows) for file in new)):
                 self._execute(sql, "recording compacted files in the ledger")
@@ -329,7 +345,7 @@ class SqlTarget(SqlSteps, ABC):
     def counts(self, wanted: Sequence[tuple[Table, Rows]]) -> list[int]:
         """Count rows of tables: of each all, those of a window, or those without a finite time."""
         asked = [
-            Question(table.table_name, "count(*)", f" WHERE {self.time_column.predicate(table, rows)}")
+            Question(table.table_name, "count(*) AS value FROM ", f" WHERE {self.time_column.predicate(table, rows)}")
             for table, rows in wanted
         ]
         return list(map(int, self._answers(asked, "counting")))
@@ -339,7 +355,9 @@ class SqlTarget(SqlSteps, ABC):
         answers: list[Any] = []
         for some in (asked[at : at + _MOST_TABLES] for at in range(0, len(asked), _MOST_TABLES)):
             own = self._own_rows([each.table for each in some])
-            queries = (f"SELECT {at} AS number, {each.sql(own[each.table])}" for at, each in enumerate(some))
+            queries = (
+                f"SELECT {at} AS number, {each.before}{own[each.table]}{each.after}" for at, each in enumerate(some)
+            )
             more = f" and {counted(len(some) - 1, 'more table')}" if len(some) > 1 else ""
             rows = self._rows(" UNION ALL ".join(queries), f"{doing} {some[0].table}{more}")
             answers += [row["value"] for row in sorted(rows, key=itemgetter("number"))]
@@ -354,7 +372,8 @@ class SqlTarget(SqlSteps, ABC):
 
     def _with_rows(self, names: Sequence[TableName]) -> set[TableName]:
         """Return those of the tables that have rows."""
-        answers = self._answers([Question(name) for name in names], "looking into")
+        asked = [Question(name, "EXISTS (SELECT 1 FROM ", ") AS value") for name in names]
+        answers = self._answers(asked, "looking into")
         return {name for name, any_row in zip(names, answers, strict=True) if any_row}
 
     def _rows_of(self, name: TableName) -> str:
@@ -362,26 +381,9 @@ class SqlTarget(SqlSteps, ABC):
         return self._own_rows([name])[name]
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question about the rows of a table.
-
-    Attributes:
-        aggregate: The value that is asked for; "" for whether there are rows.
-        where: The clause that selects rows.
-    """
+class Question(NamedTuple):
+    """A question about the rows of a table: a query's column `value`, before and after the table's FROM item."""
 
     table: TableName
-    aggregate: str = ""
-    where: str = ""
-
-    def sql(self, rows: str) -> str:
-        """Return the end of the query, from the column `value` on, for the table's FROM item."""
-        if self.aggregate:
-            return f"{self.aggregate} AS value FROM {rows}{self.where}"
-        return f"{_any(rows)} AS value"
-
-
-def _any(source: str) -> str:
-    """Return the expression whether a FROM item, with any WHERE clause, yields a row."""
-    return f"EXISTS (SELECT 1 FROM {source})"
+    before: str
+    after: str

@@ -5,40 +5,24 @@ of one key are one step, which is made whole or not at all. Its name is the key'
 `function public.f(integer)`. Targets make each step on its own (`SqlTarget.make`): one that fails is recorded with the
 server's message, and the others are made. Its name identifies a step in the ledger, also if its SQL changes later.
 
-Another module adds steps to a definition with `placed`. It gives the statements and the place in the order where they
-stand, and nothing else: the ledger, repeated tries, the report and the asset's metadata follow from that.
-
-    placed(definition, Place.LAST, [Statement(ObjectKey("trigger", "tick", table), "CREATE TRIGGER …", table)])
-
-The order within one place need not be exact: steps that fail and hold no rows are tried again after the others of their
+The order need not be exact: steps that fail and hold no rows are tried again after the others of their
 half, as long as that makes more of them. So functions and views that use each other are made in any order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import groupby
 from operator import attrgetter
 
-from snapshot_assets.databases.definition import Advance, Definition, ObjectKey, Statement, Unchecked
+from snapshot_assets.databases.definition import Advance, ObjectKey, Statement
 from snapshot_assets.format.relations import TableName
 
 _VIEWS = frozenset(("view", "materialized view"))
 _KEYS = ("primary key", "unique constraint", "constraint", "exclusion constraint", "check", "foreign key", "index")
 _OVER_ROWS = frozenset((*_KEYS, "materialized view", "not null"))
 _OF_ROWS = frozenset(("table", "partition"))
-
-
-class Place(Enum):
-    """A place in the order in which a definition's statements run."""
-
-    BEFORE_TABLES = "after schemas, extensions and sequences, before types and tables"
-    BEFORE_ROWS = "after all tables, before the first row"
-    AFTER_ROWS = "after the last row, before keys, checks and indexes"
-    BEFORE_VIEWS = "after keys, indexes and foreign keys, before views"
-    LAST = "after everything else"
 
 
 @dataclass(frozen=True)
@@ -87,11 +71,6 @@ class SchemaStep:
     def by_hand(self) -> tuple[str, ...]:
         """The SQL that a user runs to make the object; none if it is unknown."""
         return tuple(each.by_hand for each in self.statements if each.by_hand)
-
-    @property
-    def unchecked(self) -> bool:
-        """Whether it is never made, because text of the snapshot cannot be checked."""
-        return any(isinstance(each, Unchecked) for each in self.statements)
 
     @property
     def makes_relation(self) -> bool:
@@ -180,26 +159,3 @@ def steps_of(statements: Iterable[Statement]) -> tuple[SchemaStep, ...]:
         seen[text] = number = seen.get(text, 0) + 1
         steps.append(SchemaStep(text if number == 1 else f"{text} ({number})", tuple(group)))
     return tuple(steps)
-
-
-def placed(definition: Definition, place: Place, statements: Sequence[Statement]) -> Definition:
-    """Return a definition with more statements at a place."""
-    before, after = definition.before, definition.after
-    if place is Place.BEFORE_TABLES:
-        before = _before(before, ("type", "domain", "table"), statements)
-    elif place is Place.BEFORE_ROWS:
-        before = (*before, *statements)
-    elif place is Place.AFTER_ROWS:
-        after = (*statements, *after)
-    elif place is Place.BEFORE_VIEWS:
-        after = _before(after, ("view", "materialized view"), statements)
-    else:
-        after = (*after, *statements)
-    return replace(definition, before=before, after=after)
-
-
-def _before(those: tuple[Statement, ...], kinds: Sequence[str], added: Sequence[Statement]) -> tuple[Statement, ...]:
-    """Return statements with others before the first one of some kinds, or at the end."""
-    first = (number for number, each in enumerate(those) if each.key.kind in kinds)
-    at = next(first, len(those))
-    return (*those[:at], *added, *those[at:])

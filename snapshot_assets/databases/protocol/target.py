@@ -185,22 +185,3 @@ def parents_first(tables: Sequence[TableName], references: Sequence[Reference]) 
     for name in tables:
         place(name, frozenset())
     return list(order)
-
-
-def refusal(chunk: int, reference: Reference, *, with_children: bool) -> str:
-    """Return the message that refuses to delete rows to which other rows refer.
-
-    Args:
-        chunk: The chunk of the rows.
-        reference: The foreign key.
-        with_children: Whether the database can delete them after the referencing rows, in the same transaction.
-    """
-    reason = "and DuckDB cannot delete them, not even together with the rows that refer to them"
-    remedy = "Restore into a new file"
-    if with_children:
-        reason = "from rows that are not replaced with them"
-        remedy = "Drop that foreign key, replace the chunk, and add the key again; or restore into an empty database"
-    return (
-        f"Chunk {chunk} cannot be replaced: foreign key {reference.name} of {reference.table} refers to rows of"
-        f" {reference.parent} that would be deleted, {reason}. Nothing was changed. {remedy}."
-    )

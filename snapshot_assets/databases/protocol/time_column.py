@@ -169,11 +169,7 @@ class TimedSource(ABC):
 
 
 def time_range(microseconds: Iterable[int | None]) -> tuple[datetime, datetime] | None:
-    """Return the least and the greatest instant, or None for no instants.
-
-    Args:
-        microseconds: Instants in microseconds since 1970; NULLs are ignored.
-    """
+    """Return the least and the greatest instant, given in microseconds since 1970 or as NULL; None for no instants."""
     instants = [_EPOCH + timedelta(microseconds=each) for each in microseconds if each is not None]
     return (min(instants), max(instants)) if instants else None
 

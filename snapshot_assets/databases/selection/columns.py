@@ -33,13 +33,7 @@ def is_ledger_schema(schema: str) -> bool:
 
 
 def refuse_reserved(selection: Selection, reserved: Mapping[TableName, Collection[str]], refusals: Refusals) -> None:
-    """Note an error for each selected table that has a reserved name, and is not part of the ledger.
-
-    Args:
-        selection: The plan's selection.
-        reserved: Relations with reserved names, each with its columns.
-        refusals: Collects the errors.
-    """
+    """Note an error for each selected table of a reserved name, given with its columns, that is not of the ledger."""
     for name, columns in sorted(reserved.items()):
         ledger = is_ledger_schema(name.schema) and _LEDGER.get(name.table) in columns
         if selects(selection, name) and not ledger:
@@ -125,14 +119,7 @@ def scanned_column(table: Table, column: Column, found: str | None, carry: Carry
 
 
 def unsupported_type(name: str, column_type: str, part: str, reason: str) -> UnsupportedTypeError:
-    """Return the error for a column whose type no carrier holds exactly.
-
-    Args:
-        name: The column's name.
-        column_type: The column's type.
-        part: The type, inside the column's type or equal to it, that cannot be carried.
-        reason: Why it cannot.
-    """
+    """Return the error for a column whose type no carrier holds exactly, because of a `part` of the type."""
     return UnsupportedTypeError(
         f"Column {name} of type {column_type} cannot be exported: {part}: {reason}. Name the column"
         " under exclude_columns, select other tables, or select a view without the column.",
@@ -152,14 +139,7 @@ def refused_carrier(name: str, column_type: str, wanted: Carrier, reason: str) -
 
 
 def unfit_value(table: Table, column: Column, found: str, *, early: bool = False) -> CarrierError:
-    """Return the error for a value that a native carrier cannot hold.
-
-    Args:
-        table: The column's table.
-        column: The column.
-        found: A description of the value, such as `an infinite time`.
-        early: Whether it was found before any row was exported.
-    """
+    """Return the error for a value that a native carrier cannot hold; `early`, before any row was exported."""
     path = ColumnPath(table.table_name, column.name)
     remedy = (
         f"Write `carriers: {{{yaml_key(path.written)}: text}}` in the plan, or give --carrier"
@@ -245,16 +225,15 @@ def identity_sequences(table: Table, recorded: Mapping[str, TableName]) -> dict[
         recorded: The sequences that its options record, by column.
     """
     sequences: dict[str, Sequence] = {}
+
+    def advance(sequence: Sequence) -> int:  # in its own direction
+        value = sequence.start if sequence.last_value is None else sequence.last_value
+        return value if sequence.increment > 0 else -value
+
     for column in table.columns:
         owned = [each for each in table.sequences if each.owned and each.column == column.name]
         if column.identity is None or not owned:
             continue
         own = [each for each in owned if recorded.get(column.name) == each.table_name]
-        sequences[column.name] = max(own or owned, key=_advance)
+        sequences[column.name] = max(own or owned, key=advance)
     return sequences
-
-
-def _advance(sequence: Sequence) -> int:
-    """Return how far a sequence is from zero, in its own direction."""
-    value = sequence.start if sequence.last_value is None else sequence.last_value
-    return value if sequence.increment > 0 else -value

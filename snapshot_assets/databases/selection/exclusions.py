@@ -5,7 +5,7 @@ It is left out of the documents and named in their option `not_carried`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
@@ -30,22 +30,19 @@ def without_hidden(schema: DatabaseSchema, selection: Selection, refusals: Refus
     """Return documents without what needs hidden columns or excluded tables; see `Database.extract`.
 
     Names in SQL text decide, so an object whose text only mentions a column's name is left out, too.
-
-    Args:
-        schema: The documents, without the excluded columns themselves.
-        selection: The plan's selection.
-        refusals: Collects the errors of `refuse_revealing`.
     """
     if not hides(selection):
         return schema
     hidden = {table.table_name: hidden_of(selection, table.table_name) for table in schema.tables}
     for table in schema.tables:
         own = hidden[table.table_name]
+        expressions = {each.name: each.generated for each in table.columns if each.generated is not None}
+        generated = {name: mentioned(expression, own.names) for name, expression in expressions.items()}
         with refusals.noting():
-            refuse_revealing(table.table_name, own, table.time_index, _generated(table, own))
+            refuse_revealing(table.table_name, own, table.time_index, generated)
     refuse_views(selection, [view.table_name for view in schema.views], refusals)
     tables = tuple(_Stripped(table, hidden).document() for table in schema.tables)
-    views, gone = _views(schema.views, hidden, lambda name: excludes(selection, name))
+    views, gone = _views(schema.views, hidden, selection)
     schemas = tuple(with_lost(each, gone) for each in schema.schemas)
     return schema.model_copy(update={"schemas": schemas, "tables": tables, "views": views})
 
@@ -71,7 +68,9 @@ class _Stripped:
                 if self._keeps("check", each.name, mentioned(each.definition, hidden.names))
             ),
             "foreign_keys": tuple(each for each in table.foreign_keys if self._keeps_foreign(each)),
-            "indexes": tuple(each for each in table.indexes if self._keeps_index(each)),
+            "indexes": tuple(
+                each for each in table.indexes if self._keeps("index", each.name, self._hidden_keys(each))
+            ),
             "sequences": tuple(each for each in table.sequences if each.column not in hidden.names),
         }
         options = {**table.options, **hidden.options()}
@@ -102,23 +101,15 @@ class _Stripped:
             self._lost.append(f"foreign key {identifier(key.name)} (of {key.referenced_table}, {why})")
         return why is None
 
-    def _keeps_index(self, index: Index) -> bool:
+    def _hidden_keys(self, index: Index) -> set[str]:
         keys = index.definition.partition("(")[2]
         used = {*index.columns, *mentioned(keys, self._hidden.names)}
         restricts = index.unique or used - set(index.columns)  # an expression may quote a value
-        return self._keeps("index", index.name, used if restricts else used & self._hidden.excluded)
-
-
-def _generated(table: Table, hidden: Hidden) -> dict[str, list[str]]:
-    return {
-        column.name: mentioned(column.generated, hidden.names)
-        for column in table.columns
-        if column.generated is not None
-    }
+        return used if restricts else used & self._hidden.excluded
 
 
 def _views(
-    views: Sequence[View], hidden: Mapping[TableName, Hidden], excluded: Callable[[TableName], bool]
+    views: Sequence[View], hidden: Mapping[TableName, Hidden], selection: Selection
 ) -> tuple[tuple[View, ...], dict[TableName, str]]:
     """Return the views that work without the excluded columns and tables, and why each of the others is left out."""
     missing = {name: each.excluded for name, each in hidden.items() if each.excluded}
@@ -128,13 +119,15 @@ def _views(
     while changed:
         changed = False
         for name, view in list(kept.items()):
-            why = _why_broken(view, missing, gone, excluded)
+            why = _why_broken(view, missing, gone, selection)
+            unread = {each for read in view.depends_on for each in missing.get(read, ())}
+            lost = unread & {each.name for each in view.columns} if has_star(view.definition) else set()
             if why is not None:
                 gone[name] = why
                 del kept[name]
                 changed = True
-            elif (columns := _remaining(view, missing)) != view.columns:
-                lost = {each.name for each in view.columns} - {each.name for each in columns}
+            elif lost:  # its star no longer yields these
+                columns = tuple(column for column in view.columns if column.name not in lost)
                 kept[name], missing[name] = view.model_copy(update={"columns": columns}), frozenset(lost)
                 changed = True
     return tuple(kept.values()), gone
@@ -144,10 +137,10 @@ def _why_broken(
     view: View,
     missing: Mapping[TableName, frozenset[str]],
     gone: Mapping[TableName, str],
-    excluded: Callable[[TableName], bool],
+    selection: Selection,
 ) -> str | None:
     for read in view.depends_on:
-        if read in gone or excluded(read):
+        if read in gone or excludes(selection, read):
             return f"it reads {read.dotted}, which is not exported"
         columns = missing.get(read, frozenset())
         if found := mentioned(view.definition, sorted(columns)):
@@ -157,14 +150,6 @@ def _why_broken(
             if not columns & unnamed:
                 return f"column {identifier(min(columns))} of {read.dotted} is not exported"
     return None
-
-
-def _remaining(view: View, missing: Mapping[TableName, frozenset[str]]) -> tuple[Column, ...]:
-    """Return a view's columns without those that its star no longer yields."""
-    columns = {name for read in view.depends_on for name in missing.get(read, ())}
-    if not columns or not has_star(view.definition):
-        return view.columns
-    return tuple(column for column in view.columns if column.name not in columns)
 
 
 def with_lost(schema: Schema, views: Mapping[TableName, str]) -> Schema:

@@ -170,11 +170,7 @@ def refuse_revealing(
 ) -> None:
     """Refuse to hide a column that decides the windows, or that a generated column would reveal.
 
-    Args:
-        name: The table.
-        hidden: Its hidden columns.
-        time_index: Its time index.
-        generated: By generated column, the columns that it is computed from.
+    `generated` has, by generated column, the columns that it is computed from.
 
     Raises:
         PlanError: The plan has to hide more columns, or other ones.
@@ -209,13 +205,9 @@ def hides_of(selection: Selection, name: TableName) -> str | None:
 
 
 def revealing_view_error(view: TableName, undecided: Sequence[str], why: str, quote: str = '"') -> PlanError:
-    """Return the error for a view whose rows are exported and may show what the plan hides.
+    """Return the error for a view whose rows are exported and may show what the plan hides, for the reason `why`.
 
-    Args:
-        view: The view.
-        undecided: Its columns that the plan neither excludes nor masks.
-        why: Why it may show something hidden.
-        quote: The quotation mark of identifiers.
+    `undecided` are its columns that the plan neither excludes nor masks.
     """
     column = undecided[0]
     safe = yaml_key(ColumnPath(view, column).written)
@@ -229,14 +221,7 @@ def revealing_view_error(view: TableName, undecided: Sequence[str], why: str, qu
 
 
 def revealing_row_type_error(table: TableName, column: str, other: TableName, why: str) -> PlanError:
-    """Return the error for a column of the row type of a table that the plan hides, or hides columns of.
-
-    Args:
-        table: The table with the column.
-        column: The column.
-        other: The table or view whose rows it holds.
-        why: What the plan hides of that.
-    """
+    """Return the error for a column of the row type of another table, of which the plan hides what `why` says."""
     return PlanError(
         f"Column {column_name(table, column)} holds rows of {other}: {why}. Name {column_name(table, column)} under"
         " exclude_columns or mask too.",

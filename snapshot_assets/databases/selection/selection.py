@@ -60,19 +60,24 @@ def check_selection(
 
     Raises:
         UnknownRelationError: A schema or table does not exist.
-        PlanError: A table lies outside the named schemas, an override names a column that does not exist, or two names
-            mean one thing.
+        PlanError: A table lies outside the named schemas, a column does not exist, or two names mean one thing.
     """
     found = refusals or Refusals()
     refuse_equal_names(selection, rule, found)
     selection = SpelledNames(rule, schemas, relations).selection(selection)
     for schema in selection.schemas:
-        with found.noting():
-            _check_schema(schema, schemas)
+        if schema not in schemas:
+            missing = f"Schema {quoted_name(schema)} does not exist in the database. {suggestion(schema, schemas)}"
+            found.note(UnknownRelationError(missing, schema=schema, near=near_names(schema, schemas)))
     for name in selection.tables:
         with found.noting():
             check_relation(name, schemas, relations)
-            _check_within(name, selection.schemas)
+            if selection.schemas and name.schema not in selection.schemas:
+                raise PlanError(
+                    f"Table '{name}' is selected, but its schema is not among the schemas"
+                    f" {', '.join(map(quoted_name, selection.schemas))}. Add the schema, or leave the schemas out.",
+                    table=table_text(name),
+                )
     named = [
         *((name, column, "time index") for name, column in selection.time_columns.items()),
         *((name, column, "carrier") for name, column in selection.carriers),
@@ -96,21 +101,15 @@ def check_selection(
     return selection
 
 
-def _check_schema(schema: str, schemas: Collection[str]) -> None:
-    if schema not in schemas:
+def _check_pattern(pattern: str, relations: Collection[TableName], rule: NameRule) -> None:
+    """Refuse a name under `exclude_tables` that no table has: what was to stay out would be exported."""
+    if not is_wild(pattern) and not any(matches(pattern, name, rule) for name in relations):
+        known = list(map(str, relations))
         raise UnknownRelationError(
-            f"Schema {quoted_name(schema)} does not exist in the database. {suggestion(schema, schemas)}",
-            schema=schema,
-            near=near_names(schema, schemas),
-        )
-
-
-def _check_within(name: TableName, schemas: Collection[str]) -> None:
-    if schemas and name.schema not in schemas:
-        raise PlanError(
-            f"Table '{name}' is selected, but its schema is not among the schemas"
-            f" {', '.join(map(quoted_name, schemas))}. Add the schema, or leave the schemas out.",
-            table=table_text(name),
+            f"exclude_tables names {pattern}, which does not exist. {suggestion(pattern, known)} Only patterns with *"
+            " or ? may match nothing.",
+            table=pattern,
+            near=near_names(pattern, known),
         )
 
 
@@ -138,18 +137,6 @@ def require_kept(name: TableName, selection: Selection) -> None:
     for pattern in selection.exclude_tables:
         if matches(pattern, name, selection.names):
             raise PlanError(f"{name} is named, and exclude_tables leaves it out ({pattern}); remove one")
-
-
-def _check_pattern(pattern: str, relations: Collection[TableName], rule: NameRule) -> None:
-    """Refuse a name under `exclude_tables` that no table has: what was to stay out would be exported."""
-    if not is_wild(pattern) and not any(matches(pattern, name, rule) for name in relations):
-        known = list(map(str, relations))
-        raise UnknownRelationError(
-            f"exclude_tables names {pattern}, which does not exist. {suggestion(pattern, known)} Only patterns with *"
-            " or ? may match nothing.",
-            table=pattern,
-            near=near_names(pattern, known),
-        )
 
 
 def check_relation(name: TableName, schemas: Collection[str], relations: Collection[TableName]) -> None:
@@ -191,12 +178,7 @@ def _check_column(name: TableName, column: str, columns: Collection[str], role: 
 
 
 def check_split(selection: Selection, schema: DatabaseSchema, types: Collection[str]) -> None:
-    """Refuse to divide rows by a column that does not exist, or whose type is not one of `types`.
-
-    Args:
-        selection: The selection of the plan.
-        schema: The documents of its one table or query.
-        types: Types without modifiers whose ranges the database reads.
+    """Refuse to divide rows of the one table by a column that does not exist, or is of none of the types with ranges.
 
     Raises:
         PlanError: The column cannot be used; names those that exist, or the types.

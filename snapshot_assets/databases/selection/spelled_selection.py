@@ -17,13 +17,7 @@ _Column = tuple[TableName, str]
 
 
 class SpelledNames:
-    """The names of a database's catalog, found by the names that users write.
-
-    Args:
-        rule: How the database compares names.
-        schemas: Every schema.
-        relations: Every table and view, with its column names.
-    """
+    """The names of a database's catalog, of schemas and of relations with columns, by the names that users write."""
 
     def __init__(
         self, rule: NameRule, schemas: Collection[str], relations: Mapping[TableName, Collection[str]]
@@ -41,8 +35,7 @@ class SpelledNames:
         found = self._tables.of(name)
         return TableName(self.schema(found.schema), found.table)
 
-    def column(self, path: _Column) -> _Column:
-        """Return a column's name, and its table's, as the catalog spells them."""
+    def _column(self, path: _Column) -> _Column:
         table = self.table(path[0])
         if table not in self._columns:
             self._columns[table] = Spellings(self._rule, self._relations.get(table, ()))
@@ -59,28 +52,22 @@ class SpelledNames:
         """Return a selection with the catalog's names; names that the catalog lacks stay as they are."""
         if self._rule is NameRule.EXACT:
             return given
-        times = ((self.column((name, column or "")), column) for name, column in given.time_columns.items())
+        times = ((self._column((name, column or "")), column) for name, column in given.time_columns.items())
         return replace(
             given,
             schemas=tuple(dict.fromkeys(map(self.schema, given.schemas))),
             tables=tuple(dict.fromkeys(map(self.table, given.tables))),
             time_columns={path[0]: None if column is None else path[1] for path, column in times},
-            carriers={self.column(path): carrier for path, carrier in given.carriers.items()},
+            carriers={self._column(path): carrier for path, carrier in given.carriers.items()},
             exclude_tables=tuple(dict.fromkeys(map(self.pattern, given.exclude_tables))),
-            exclude_columns=tuple(dict.fromkeys(map(self.column, given.exclude_columns))),
-            masks={self.column(path): sql for path, sql in given.masks.items()},
+            exclude_columns=tuple(dict.fromkeys(map(self._column, given.exclude_columns))),
+            masks={self._column(path): sql for path, sql in given.masks.items()},
             names=self._rule,
         )
 
 
 def refuse_equal_names(selection: Selection, rule: NameRule, refusals: Refusals) -> None:
-    """Note names of a selection that mean one schema, table or column, where a database ignores case.
-
-    Args:
-        selection: The selection as the user wrote it.
-        rule: How the database compares names.
-        refusals: Collects the errors.
-    """
+    """Note names of a selection that mean one schema, table or column, where a database ignores case."""
     for where, what, names in _named(selection):
         for one, other in Spellings(rule, names).equal():
             error = PlanError(

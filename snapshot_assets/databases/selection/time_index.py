@@ -32,7 +32,17 @@ def choose_time_index(
         PlanError: The plan names a column that is neither a timestamp nor a date.
     """
     if table in configured:
-        return _configured(table, configured[table], timestamps, dates)
+        column = configured[table]
+        if column is None or column in timestamps or column in dates:
+            return column
+        usable = ", ".join(map(quoted_name, (*timestamps, *dates))) or "none of its columns"
+        raise PlanError(
+            f"The plan names {quoted_name(column)} as the time index of table '{table}', but a time index must be a"
+            f" timestamp or a date. In this table these are: {usable}. Name one of them, or `null` to export the table"
+            " untimed.",
+            table=table_text(table),
+            column=column,
+        )
     if dimension is not None:
         return dimension
     if len(timestamps) > 1:
@@ -46,18 +56,3 @@ def choose_time_index(
             candidates=tuple(timestamps),
         )
     return next(iter(timestamps), None)
-
-
-def _configured(
-    table: TableName, column: str | None, timestamps: Collection[str], dates: Collection[str]
-) -> str | None:
-    if column is None or column in timestamps or column in dates:
-        return column
-    usable = ", ".join(map(quoted_name, (*timestamps, *dates))) or "none of its columns"
-    raise PlanError(
-        f"The plan names {quoted_name(column)} as the time index of table '{table}', but a time index must be a"
-        f" timestamp or a date. In this table these are: {usable}. Name one of them, or `null` to export the table"
-        " untimed.",
-        table=table_text(table),
-        column=column,
-    )

@@ -19,11 +19,7 @@ _FRAME = re.compile(r"at \S+\(.*\)|\.\.\. \d+ more|(Driver|JVM) stacktrace:|[\^~
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise Spark's errors inside as the package's own.
-
-    Args:
-        doing: The operation, such as `Spark catalog 'lake': reading sales.orders`.
-    """
+    """Raise Spark's errors inside as the package's own, of an operation such as `Spark catalog 'lake': reading s.t`."""
     try:
         yield
     except PySparkException as error:

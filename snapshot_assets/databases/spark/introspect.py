@@ -47,7 +47,11 @@ class SparkRelations:
         self.namespaces: dict[str, tuple[str, ...]] = {}
         self.relations: dict[TableName, bool] = {}
         self.reserved: dict[TableName, tuple[str, ...]] = {}
-        for path in [namespace] if namespace else self._top_level():
+        paths = [namespace]
+        if not namespace:
+            rows = self.rows(f"SHOW NAMESPACES IN {qualified((catalog,))}", "listing namespaces")
+            paths = [(_unquoted(row[0]),) for row in rows]
+        for path in paths:
             schema, where = ".".join(path), qualified((self._catalog, *path))
             if not is_ledger_schema(schema):
                 self.namespaces[schema] = path
@@ -60,17 +64,14 @@ class SparkRelations:
                 else:
                     self.relations[TableName(schema, name)] = name in views
 
-    def _top_level(self) -> list[tuple[str, ...]]:
-        rows = self.rows(f"SHOW NAMESPACES IN {qualified((self._catalog,))}", "listing namespaces")
-        return [(_unquoted(row[0]),) for row in rows]
-
     def reserved_columns(self, selection: Selection) -> dict[TableName, list[str]]:
         """Return the selected relations with reserved names, with their columns."""
-        return {name: self._columns(path) for name, path in self.reserved.items() if selects(selection, name)}
-
-    def _columns(self, path: tuple[str, ...]) -> list[str]:
-        with translated(f"Spark catalog {self._alias!r}: reading the columns of {'.'.join(path)}"):
-            return list(self._spark.table(qualified((self._catalog, *path))).columns)
+        found = {}
+        for name, path in self.reserved.items():
+            if selects(selection, name):
+                with translated(f"Spark catalog {self._alias!r}: reading the columns of {'.'.join(path)}"):
+                    found[name] = list(self._spark.table(qualified((self._catalog, *path))).columns)
+        return found
 
     def _path(self, name: TableName) -> tuple[str, ...]:
         return (self._catalog, *self.namespaces[name.schema], name.table)
@@ -112,15 +113,6 @@ class SparkRelations:
 
         The second are names of what documents have no place for: partitioning, bucketing and properties of users.
         """
-        partitioned, details = self._described(name)
-        found = [f"partitioning by {', '.join(partitioned)}"] if partitioned else []
-        if "Bucket Columns" in details:
-            found.append(f"bucketing by {details['Bucket Columns']} into {details.get('Num Buckets')} buckets")
-        keys = _PROPERTY.findall(details.get("Table Properties", ""))
-        return details, found + [f"table property {key}" for key in keys]
-
-    def _described(self, name: TableName) -> tuple[list[str], dict[str, str]]:
-        """Return the columns or transforms by which a relation is partitioned, and its properties in the catalog."""
         rows = self.rows(f"DESCRIBE TABLE EXTENDED {self.sql_name(name)}", f"looking at {name}")
         sections: dict[str, list[tuple[str, str]]] = {}
         section = ""
@@ -131,7 +123,12 @@ class SparkRelations:
                 sections.setdefault(section, []).append((row["col_name"], row["data_type"]))
         transforms = [transform for part, transform in sections.get("# Partitioning", ()) if part.startswith("Part ")]
         partitioned = [column for column, _ in sections.get("# Partition Information", ())] + transforms
-        return partitioned, dict(sections.get(_DETAILS, ()))
+        details = dict(sections.get(_DETAILS, ()))
+        found = [f"partitioning by {', '.join(partitioned)}"] if partitioned else []
+        if "Bucket Columns" in details:
+            found.append(f"bucketing by {details['Bucket Columns']} into {details.get('Num Buckets')} buckets")
+        keys = _PROPERTY.findall(details.get("Table Properties", ""))
+        return details, found + [f"table property {key}" for key in keys]
 
     def reads(self, view: TableName) -> tuple[TableName, ...]:
         """Return the relations of this catalog that a view reads, directly or through other views.

@@ -77,12 +77,7 @@ _DEEPEST = 16
 
 
 def carry(kind: DataType, wanted: Carrier | None, where: str) -> Carried:
-    """Choose how a column travels.
-
-    Args:
-        kind: Its type.
-        wanted: The plan's override, or None for the type's own carrier.
-        where: The column's name, for error messages.
+    """Choose how a column of a type travels: as the plan wants, or else as the type does.
 
     Raises:
         UnsupportedTypeError: The type has no exact carrier.
@@ -105,12 +100,7 @@ def carry(kind: DataType, wanted: Carrier | None, where: str) -> Carried:
 
 
 def type_text(kind: DataType, leaf: Callable[[DataType], str] = methodcaller("simpleString")) -> str:
-    """Return a type in Spark SQL, with quoted member names; PySpark's own text does not quote them.
-
-    Args:
-        kind: The type.
-        leaf: Returns the text of a type that is not nested.
-    """
+    """Return a type in Spark SQL, with quoted member names, which PySpark's text lacks; `leaf` writes types in it."""
     match kind:
         case ArrayType():
             return f"array<{type_text(kind.elementType, leaf)}>"
@@ -186,13 +176,7 @@ def _arrow(kind: DataType, everything: bool) -> pa.DataType:
 
 
 def batch_schema(fields: Iterable[pa.Field]) -> pa.Schema:
-    """Return the schema of the Arrow batches in which Spark takes the columns of data files.
-
-    Each column has the nearest type that loses nothing.
-
-    Args:
-        fields: The columns, such as `Table.arrow_schema()`.
-    """
+    """Return the Arrow types in which Spark takes columns of data files: for each, the nearest that loses nothing."""
     return pa.schema([pa.field(field.name, with_leaves(field.type, _nearest)) for field in fields])
 
 
@@ -238,7 +222,8 @@ class SparkTimeColumn(TimeColumn):
     def _bound(self, bound: datetime) -> str:
         match self.type:
             case "date":
-                return self._constant(_expanded(first_date(bound, known_zone(self.zone))))
+                date = first_date(bound, known_zone(self.zone))
+                return self._constant(date if date.index("-") == 4 else f"+{date}")  # as Spark reads year 10000
             case "timestamp_ntz":
                 return f"TIMESTAMP_NTZ {literal(utc_text(bound))}"
         return self._instant_constant(bound)
@@ -255,8 +240,3 @@ class SparkTimeColumn(TimeColumn):
     @staticmethod
     def _microseconds(instant: str) -> str:
         return f"unix_micros({instant})"
-
-
-def _expanded(date: str) -> str:
-    """Return a date as Spark reads it: a year of five digits needs its sign."""
-    return date if date.index("-") == 4 else f"+{date}"

@@ -139,41 +139,32 @@ def test_foreign_keys_that_duckdb_cannot_have_are_listed_and_the_rest_is_made() 
     assert len(made) == 1, made  # one of the two in the circle
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("statements", "there", "expected"),
-    [
-        (["CREATE SEQUENCE s", "CREATE TABLE t (x INTEGER DEFAULT nextval('s'))", "INSERT INTO t VALUES (41)"], [], 42),
-        (
-            ["CREATE SEQUENCE s START 10", "CREATE TABLE t (x BIGINT DEFAULT nextval('s'))", "SELECT nextval('s')"],
-            [],
-            11,
-        ),
-        (["CREATE SEQUENCE s START 10", "CREATE TABLE t (x BIGINT DEFAULT nextval('s'))"], [], 10),
-        (
-            [
-                "CREATE SEQUENCE s INCREMENT -1 MAXVALUE 5 MINVALUE -50 START 5",
-                "CREATE TABLE t (x INTEGER DEFAULT nextval('s'))",
-                "INSERT INTO t VALUES (-7), (-99), (100)",
-            ],
-            [],
-            -8,
-        ),
-        (["CREATE SEQUENCE s MAXVALUE 3 CYCLE", "SELECT count(nextval('s')) FROM range(4)"], [], 2),
-        (
-            ["CREATE SEQUENCE s", "SELECT nextval('s')"],
-            ["CREATE SEQUENCE s", "SELECT count(nextval('s')) FROM range(9)"],
-            10,
-        ),
-    ],
-)
-def test_sequences_go_on_after_the_highest_value(
-    tmp_path: Path, statements: list[str], there: list[str], expected: int
-) -> None:
-    origin, again = make_file(tmp_path / "origin.duckdb", *statements), make_file(tmp_path / "copy.duckdb", *there)
+SEQUENCES = {
+    "a": (["CREATE SEQUENCE a", "CREATE TABLE ta (x INTEGER DEFAULT nextval('a'))", "INSERT INTO ta VALUES (41)"], 42),
+    "b": (["CREATE SEQUENCE b START 10", "CREATE TABLE tb (x BIGINT DEFAULT nextval('b'))", "SELECT nextval('b')"], 11),
+    "c": (["CREATE SEQUENCE c START 10", "CREATE TABLE tc (x BIGINT DEFAULT nextval('c'))"], 10),
+    "d": (
+        [
+            "CREATE SEQUENCE d INCREMENT -1 MAXVALUE 5 MINVALUE -50 START 5",
+            "CREATE TABLE td (x INTEGER DEFAULT nextval('d'))",
+            "INSERT INTO td VALUES (-7), (-99), (100)",
+        ],
+        -8,
+    ),
+    "e": (["CREATE SEQUENCE e MAXVALUE 3 CYCLE", "SELECT count(nextval('e')) FROM range(4)"], 2),
+    "f": (["CREATE SEQUENCE f", "SELECT nextval('f')"], 10),  # the target is further
+}
+
+
+def test_sequences_go_on_after_the_highest_value(tmp_path: Path) -> None:
+    origin = make_file(
+        tmp_path / "origin.duckdb", *(each for statements, _ in SEQUENCES.values() for each in statements)
+    )
+    again = make_file(tmp_path / "copy.duckdb", "CREATE SEQUENCE f", "SELECT count(nextval('f')) FROM range(9)")
     copy(extracted(origin), origin, again)
     with duckdb.connect(path_of(again)) as connection:
-        assert connection.sql("SELECT nextval('s')").fetchall() == [(expected,)]
+        found = {name: connection.sql(f"SELECT nextval('{name}')").fetchall()[0][0] for name in SEQUENCES}
+    assert found == {name: expected for name, (_, expected) in SEQUENCES.items()}
 
 
 def test_every_arrow_type_of_duckdbs_own_types_has_a_type_that_holds_it() -> None:

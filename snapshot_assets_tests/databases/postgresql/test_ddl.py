@@ -39,9 +39,9 @@ def test_everything_is_restored_as_pg_dump_prints_it(
 
 
 def test_rows_are_loaded_between_the_statements_before_and_after(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, EVERYTHING + ROWS)
     definition = define(extracted(source))
     run(target, definition.before)
@@ -147,9 +147,9 @@ CREATE FOREIGN TABLE deep PARTITION OF mid FOR VALUES IN (2) SERVER far;
 
 
 def test_indexes_over_a_former_foreign_table_are_left_out_and_those_of_other_partitions_are_valid(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, FOREIGN)
     lost = restore(extracted(source), target).lost
     for index in ("p_i of public.p", "mid_a_b_idx of public.mid"):
@@ -160,10 +160,8 @@ def test_indexes_over_a_former_foreign_table_are_left_out_and_those_of_other_par
     assert "f" not in postgresql_server.psql(target, "SELECT indisvalid FROM pg_index").split()
 
 
-def test_the_tablespace_of_each_index_is_named(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
-) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+def test_the_tablespace_of_each_index_is_named(postgresql_server: PostgresqlServer, pair: tuple[str, str]) -> None:
+    source, target = pair
     place = "SET allow_in_place_tablespaces = on"
     postgresql_server.psql(source, place, "CREATE TABLESPACE fidelity_place LOCATION ''")
     table = "CREATE TABLE t (id int, n int, CONSTRAINT k PRIMARY KEY (id) USING INDEX TABLESPACE fidelity_place)"

@@ -82,9 +82,9 @@ def test_an_identity_column_draws_from_the_sequence_that_it_drew_from(
 
 
 def test_restored_rows_advance_only_the_identity_sequence(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, SERIAL_TURNED)
     definition = define(extracted(source))
     run(target, definition.before)
@@ -94,10 +94,10 @@ def test_restored_rows_advance_only_the_identity_sequence(
 
 
 def test_a_document_without_identity_sequences_repeats_no_id(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
     """Documents of earlier versions lack them: the most advanced sequence is used."""
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, SERIAL_TURNED)
     schema = extracted(source)
     options = {name: value for name, value in schema.tables[0].options.items() if name != "identity_sequences"}
@@ -142,9 +142,9 @@ INSERT INTO t OVERRIDING SYSTEM VALUE VALUES
 
 
 def test_sequences_continue_after_all_returned_and_restored_values(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, SEQUENCES)
     definition = define(extracted(source))
     run(target, definition.before)
@@ -178,18 +178,18 @@ NEXT = tuple(f"INSERT INTO {table} (n) VALUES (9) RETURNING id" for table in ("s
 
 
 def test_a_value_far_beyond_all_others_does_not_exhaust_a_restored_sequence(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, SENTINELS)
     copy(extracted(source), DatabaseAddress("from", source), DatabaseAddress("to", target))
     assert postgresql_server.psql(target, *NEXT) == postgresql_server.psql(source, *NEXT) == "2\n1\n2\n-2"
 
 
 def test_a_value_without_a_next_one_does_not_exhaust_the_sequence_of_a_table_that_existed(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, SENTINELS)
     postgresql_server.psql(target, "CREATE TABLE s (id serial, n int)")
     postgresql_server.psql(target, "INSERT INTO s VALUES (1, 1), (2147483647, 2), (2147483646, 3)")
@@ -211,9 +211,9 @@ CREATE TABLE late (id int GENERATED ALWAYS AS IDENTITY (START 5)); ALTER TABLE l
 
 
 def test_a_sequence_that_was_restarted_at_its_first_possible_value_starts_there(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, RESTARTED)
     definition = define(extracted(source))
     run(target, definition.before)

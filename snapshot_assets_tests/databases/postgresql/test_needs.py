@@ -210,9 +210,9 @@ CREATE TABLE other (a int);
 
 
 def test_the_row_type_of_a_foreign_table_is_an_object_that_the_target_needs(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    postgresql_server: PostgresqlServer, pair: tuple[str, str]
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
+    source, target = pair
     postgresql_server.psql_script(source, FOREIGN)
     schema = extracted(source)
     [need] = define(schema).needs

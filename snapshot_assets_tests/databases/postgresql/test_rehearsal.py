@@ -16,9 +16,9 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute, extracted
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
-T, U = TableName("public", "t"), TableName("public", "u")
-CREATE = Statement(ObjectKey("table", TableName("public", "t")), 'CREATE TABLE "public"."t" (a int)', T)
-NEEDS_T = Statement(ObjectKey("table", TableName("public", "u")), "CREATE TABLE public.u (x public.t)", U)
+T, U, P, M = (TableName("public", name) for name in "tupm")
+CREATE = Statement(ObjectKey("table", T), 'CREATE TABLE "public"."t" (a int)', T)
+NEEDS_T = Statement(ObjectKey("table", U), "CREATE TABLE public.u (x public.t)", U)
 NO_RIGHT = Statement(ObjectKey("schema", "pg_mine"), "CREATE SCHEMA pg_mine")
 
 
@@ -68,9 +68,7 @@ def test_half_of_the_lock_table_is_left_to_others(target: PostgresqlTarget) -> N
 
 def test_it_takes_no_longer_than_its_limit(target: PostgresqlTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "SECONDS", 1)
-    found = target.rehearse(
-        [Statement(ObjectKey("table", TableName("public", "t")), "SELECT pg_sleep(600)", T), NO_RIGHT]
-    )
+    found = target.rehearse([Statement(ObjectKey("table", T), "SELECT pg_sleep(600)", T), NO_RIGHT])
     assert failed(found) == []
     [(reason, names)] = untried(found).items()
     assert "statement timeout" in reason
@@ -97,28 +95,16 @@ def test_tables_and_sequences_that_exist_are_not_locked(target: PostgresqlTarget
         "CREATE SEQUENCE numbers",
     )
     statements = [
-        Statement(
-            ObjectKey("partition", TableName("public", "p")),
-            "CREATE TABLE public.p PARTITION OF public.parent DEFAULT",
-            T,
-        ),
-        Statement(
-            ObjectKey("comment", of=ObjectKey("partition", TableName("public", "p"))),
-            "COMMENT ON TABLE public.p IS 'x'",
-            T,
-        ),
-        Statement(
-            ObjectKey("table", TableName("public", "u")),
-            "CREATE TABLE public.u (a int DEFAULT nextval('public.numbers'))",
-            U,
-        ),
+        Statement(ObjectKey("partition", P), "CREATE TABLE public.p PARTITION OF public.parent DEFAULT", T),
+        Statement(ObjectKey("comment", of=ObjectKey("partition", P)), "COMMENT ON TABLE public.p IS 'x'", T),
+        Statement(ObjectKey("table", U), "CREATE TABLE public.u (a int DEFAULT nextval('public.numbers'))", U),
         Statement(
             ObjectKey("owner", of=ObjectKey("sequence", TableName("public", "numbers"))),
             "ALTER SEQUENCE public.numbers OWNED BY public.u.a",
             U,
         ),
         Statement(
-            ObjectKey("foreign key", "k", TableName("public", "u")),
+            ObjectKey("foreign key", "k", U),
             'ALTER TABLE ONLY public.u ADD CONSTRAINT k FOREIGN KEY (a) REFERENCES public."old T"(id)',
             U,
         ),
@@ -142,27 +128,14 @@ def test_functions_of_the_snapshot_are_not_called(target: PostgresqlTarget, uri:
             ObjectKey("function", "public.f()"),
             "CREATE FUNCTION public.f() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$SELECT nextval('public.draws')$$",
         ),
+        Statement(ObjectKey("index", "i", T), "CREATE INDEX i ON public.t USING btree ((public.f() + a))", T),
+        Statement(ObjectKey("index", "j", T), "CREATE INDEX j ON public.t USING btree (a)", T),
+        Statement(ObjectKey("comment", of=ObjectKey("index", "i", T)), "COMMENT ON INDEX public.i IS 'x'", T),
+        Statement(ObjectKey("check", "c", T), "ALTER TABLE public.t ADD CONSTRAINT c CHECK (public.f() > 0)", T),
         Statement(
-            ObjectKey("index", "i", TableName("public", "t")),
-            "CREATE INDEX i ON public.t USING btree ((public.f() + a))",
-            T,
+            ObjectKey("materialized view", M), "CREATE MATERIALIZED VIEW public.m AS SELECT public.f() WITH DATA"
         ),
-        Statement(ObjectKey("index", "j", TableName("public", "t")), "CREATE INDEX j ON public.t USING btree (a)", T),
-        Statement(
-            ObjectKey("comment", of=ObjectKey("index", "i", TableName("public", "t"))),
-            "COMMENT ON INDEX public.i IS 'x'",
-            T,
-        ),
-        Statement(
-            ObjectKey("check", "c", TableName("public", "t")),
-            "ALTER TABLE public.t ADD CONSTRAINT c CHECK (public.f() > 0)",
-            T,
-        ),
-        Statement(
-            ObjectKey("materialized view", TableName("public", "m")),
-            "CREATE MATERIALIZED VIEW public.m AS SELECT public.f() WITH DATA",
-        ),
-        Statement(ObjectKey("materialized view", TableName("public", "m")), "REFRESH MATERIALIZED VIEW public.m"),
+        Statement(ObjectKey("materialized view", M), "REFRESH MATERIALIZED VIEW public.m"),
     ]
     found = target.rehearse(statements)
     assert failed(found) == []

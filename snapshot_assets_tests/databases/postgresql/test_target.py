@@ -15,7 +15,7 @@ from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.postgresql.ddl.statements import before_version, from_version
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol import sql_steps
-from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, WindowRows
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
@@ -23,7 +23,7 @@ from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets.testing.restores import make
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute
 
-T = TableName("public", "t")
+T, P, V, W, CHILD = (TableName("public", name) for name in ("t", "p", "v", "w", "child"))
 TABLE = Table(
     schema="public",
     name="t",
@@ -35,9 +35,7 @@ TABLE = Table(
     ),
 )
 CREATE = Statement(
-    ObjectKey("table", TableName("public", "t")),
-    'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer)',
-    table=T,
+    ObjectKey("table", T), 'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer)', table=T
 )
 DAY_1 = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
 
@@ -116,20 +114,11 @@ def test_a_step_that_fails_keeps_no_other_from_being_made_and_is_recorded(target
 
 
 def test_steps_of_a_relation_that_is_not_there_are_not_tried_and_light_steps_are_tried_again(target):
-    view = TableName("public", "v")
     steps = [
-        Statement(
-            ObjectKey("view", TableName("public", "w")),
-            "CREATE VIEW public.w AS SELECT * FROM public.v",
-            table=TableName("public", "w"),
-        ),
-        Statement(ObjectKey("view", TableName("public", "v")), "CREATE VIEW public.v AS SELECT 1 AS n", table=view),
-        Statement(ObjectKey("table", TableName("public", "t")), "CREATE TABLE public.t (n nowhere)", table=T),
-        Statement(
-            ObjectKey("comment", of=ObjectKey("table", TableName("public", "t"))),
-            "COMMENT ON TABLE public.t IS 'x'",
-            table=T,
-        ),
+        Statement(ObjectKey("view", W), "CREATE VIEW public.w AS SELECT * FROM public.v", table=W),
+        Statement(ObjectKey("view", V), "CREATE VIEW public.v AS SELECT 1 AS n", table=V),
+        Statement(ObjectKey("table", T), "CREATE TABLE public.t (n nowhere)", table=T),
+        Statement(ObjectKey("comment", of=ObjectKey("table", T)), "COMMENT ON TABLE public.t IS 'x'", table=T),
     ]
     target.begin(record(), "")
     results = target.make(record(), steps_of(steps))
@@ -146,10 +135,7 @@ def test_steps_of_a_relation_that_is_not_there_are_not_tried_and_light_steps_are
 
 def test_what_a_user_made_by_hand_after_it_failed_counts_as_made_and_a_taken_name_does_not(target, postgresql_database):
     other = Statement(ObjectKey("index", "public.i"), "CREATE INDEX i ON public.t (n)", table=T)
-    view = TableName("public", "v")
-    broken = Statement(
-        ObjectKey("view", TableName("public", "v")), "CREATE VIEW public.v AS SELECT missing() AS n", table=view
-    )
+    broken = Statement(ObjectKey("view", V), "CREATE VIEW public.v AS SELECT missing() AS n", table=V)
     target.begin(record(), "")
     execute(postgresql_database, "CREATE TABLE public.u (n integer)", "CREATE INDEX i ON public.u (n)")
     first = target.make(record(), steps_of([CREATE, other, broken]))
@@ -161,25 +147,21 @@ def test_what_a_user_made_by_hand_after_it_failed_counts_as_made_and_a_taken_nam
 
 def test_only_the_statements_for_this_version_of_the_server_are_to_be_run_by_hand(target):
     created = [
-        Statement(ObjectKey("table", TableName("public", "t")), f"CREATE TABLE public.t (n {kind})", T, unless)
+        Statement(ObjectKey("table", T), f"CREATE TABLE public.t (n {kind})", T, unless)
         for kind, unless in (("old", from_version(14)), ("new", before_version(14)))
     ]
-    broken = Statement(
-        ObjectKey("table", TableName("public", "t")), "ALTER TABLE public.t ADD missing()", T, "SELECT 1 FROM missing"
-    )
+    broken = Statement(ObjectKey("table", T), "ALTER TABLE public.t ADD missing()", T, "SELECT 1 FROM missing")
     assert target.by_hand(*steps_of([*created, broken])) == (created[1].sql, broken.sql)
     assert target.by_hand(*steps_of(created[:1])) == (created[0].sql,)
 
 
 def test_consecutive_statements_of_one_name_are_made_together_or_not_at_all(target, postgresql_database):
-    first = Statement(ObjectKey("partition", TableName("public", "p")), "CREATE TABLE public.p (n integer)")
-    second = Statement(
-        ObjectKey("partition", TableName("public", "p")), "ALTER TABLE public.nowhere ATTACH PARTITION public.p DEFAULT"
-    )
+    first = Statement(ObjectKey("partition", P), "CREATE TABLE public.p (n integer)")
+    second = Statement(ObjectKey("partition", P), "ALTER TABLE public.nowhere ATTACH PARTITION public.p DEFAULT")
     target.begin(record(), "")
     results = target.make(record(), steps_of([CREATE, first, second]))
     assert [each.status for each in results.values()] == ["made", "failed"]
-    assert target.existing([TableName("public", "p")]) == {}
+    assert target.existing([P]) == {}
     assert target.existing([T])
 
 
@@ -308,23 +290,12 @@ def test_an_import_waits_for_a_running_load(started, postgresql_database):
     assert recorded == [record(2)]
 
 
-def test_rows_are_counted_by_window_and_without_a_time(started):
-    timeless = pa.RecordBatch.from_pydict({"ts": [None], 'näme "x"': ["-"], "n": [0]}, schema=TABLE.arrow_schema())
-    started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3, day=2), timeless])
-    assert started.counts([(TABLE, each) for each in (AllRows(), DAY_1, TimelessRows())]) == [4, 2, 1]
-
-
 def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postgresql_database):
-    child = TableName("public", "child")
-    create_child = Statement(
-        ObjectKey("table", TableName("public", "child")),
-        "CREATE TABLE public.child () INHERITS (public.t)",
-        table=child,
-    )
-    begin(target, record(tables=(T, child)), CREATE, create_child)
+    create_child = Statement(ObjectKey("table", CHILD), "CREATE TABLE public.child () INHERITS (public.t)", table=CHILD)
+    begin(target, record(tables=(T, CHILD)), CREATE, create_child)
     child_table = TABLE.model_copy(update={"name": "child"})
-    target.load(LoadedFile("loc", child, "data/1/h.parquet", 1, "a" * 64, record().id), child_table, [rows(8, 9)])
-    assert [each.has_rows for each in target.existing([T, child]).values()] == [True, False]  # sorted by name
+    target.load(LoadedFile("loc", CHILD, "data/1/h.parquet", 1, "a" * 64, record().id), child_table, [rows(8, 9)])
+    assert [each.has_rows for each in target.existing([T, CHILD]).values()] == [True, False]  # sorted by name
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     assert target.counts([(TABLE, AllRows()), (child_table, AllRows())]) == [1, 2]
     assert replaced(target, [rows(2)], AllRows()) == 1
@@ -332,10 +303,8 @@ def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postg
 
 
 def test_rows_of_partitions_belong_to_their_table(target, postgresql_database):
-    parted = Statement(ObjectKey("table", TableName("public", "t")), CREATE.sql + " PARTITION BY RANGE (ts)", table=T)
-    part = Statement(
-        ObjectKey("table", TableName("public", "p")), "CREATE TABLE public.p PARTITION OF public.t DEFAULT"
-    )
+    parted = Statement(ObjectKey("table", T), CREATE.sql + " PARTITION BY RANGE (ts)", table=T)
+    part = Statement(ObjectKey("table", P), "CREATE TABLE public.p PARTITION OF public.t DEFAULT")
     begin(target, record(), parted, part)
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
     assert target.counts([(TABLE, AllRows())]) == [2]
@@ -347,9 +316,7 @@ def test_rows_of_partitions_belong_to_their_table(target, postgresql_database):
 def test_a_key_that_rows_violate_fails_alone_and_is_tried_again(started, postgresql_database):
     started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 1)])
     index = Statement(ObjectKey("index", "public.i"), "CREATE INDEX i ON public.t (n)", table=T)
-    key = Statement(
-        ObjectKey("primary key", of=TableName("public", "t")), "ALTER TABLE public.t ADD PRIMARY KEY (n)", table=T
-    )
+    key = Statement(ObjectKey("primary key", of=T), "ALTER TABLE public.t ADD PRIMARY KEY (n)", table=T)
     results = started.make(record(), steps_of([key, index]))
     assert [(each.status, each.violated) for each in results.values()] == [("failed", True), ("made", False)]
     assert "duplicated" in results[str(key.key)].message
@@ -362,9 +329,7 @@ def test_a_key_that_rows_violate_fails_alone_and_is_tried_again(started, postgre
 
 def test_rows_without_columns_are_loaded(target):
     nothing = Table(schema="public", name="t", columns=())
-    begin(
-        target, record(), Statement(ObjectKey("table", TableName("public", "t")), "CREATE TABLE public.t ()", table=T)
-    )
+    begin(target, record(), Statement(ObjectKey("table", T), "CREATE TABLE public.t ()", table=T))
     batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]}).select([])
     assert target.load(entry("data/0/a.parquet", chunk=0), nothing, [batch]) == 3
     assert target.counts([(nothing, AllRows())]) == [3]

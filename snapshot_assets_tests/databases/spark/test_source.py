@@ -182,12 +182,11 @@ def test_utc_is_every_zone_that_spark_shifts_no_time_to(spark: SparkSession) -> 
     assert {row["zone"] for row in unshifted} == {zone for zone in zones if is_utc(zone)}
 
 
-@pytest.mark.parametrize("zone", ["Etc/UTC", "Z", "+00:00"])
 def test_a_session_in_utc_by_another_name_reads_the_same_instants(
-    zone: str, spark: SparkSession, lake: SparkCatalogDatabase, schema: DatabaseSchema
+    spark: SparkSession, lake: SparkCatalogDatabase, schema: DatabaseSchema
 ) -> None:
     other = spark.newSession()
-    other.conf.set("spark.sql.session.timeZone", zone)
+    other.conf.set("spark.sql.session.timeZone", "Etc/UTC")
     scan = Scan(schema.table(ORDERS), WindowRows(utc(2024, 1, 1), utc(2024, 1, 2)))
     found = SparkCatalogDatabase(DatabaseAddress("lake", "spark:spark_catalog"), other).dataframe(scan)
     assert sorted(found.collect()) == sorted(lake.dataframe(scan).collect())

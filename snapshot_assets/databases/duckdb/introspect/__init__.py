@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -65,7 +64,9 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
     tables = TableReader(session, schemas)
     found = {schemas[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
     comments = {name: comment for name, comment in found.items() if not is_ledger_schema(name)}
-    refuse_reserved(selection, tables.take_reserved(), refusals)
+    reserved = {name: tables.column_names(name) for name in tables.relations if is_ledger_schema(name.schema)}
+    tables.relations = {name: each for name, each in tables.relations.items() if name not in reserved}
+    refuse_reserved(selection, reserved, refusals)
     columns = {name: tables.column_names(name) for name in tables.relations}
     selection = check_selection(selection, comments, columns, refusals, rule_of("duckdb"))
     selected = sorted(name for name in tables.relations if selects(selection, name))
@@ -81,7 +82,7 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
     )
     if hides(selection):
         _refuse_revealing(session, tables, schema, selection, refusals)
-        schema = without_hidden_types(schema, _hidden_types(session, tables, selection))
+        schema = _without_hidden_types(schema, session, tables, selection)
     return without_hidden(schema, selection, refusals)
 
 
@@ -106,44 +107,30 @@ def _refuse_revealing(
     refuse_revealing_views(views, exported, doubts, selection, refusals)
 
 
-def _hidden_types(session: DuckDBSession, tables: TableReader, selection: Selection) -> list[str]:
-    """Return the types of hidden columns, and of all columns of excluded tables."""
-    found: list[str] = []
-    for name, relation in tables.relations.items():
-        whole, hidden = excludes(selection, name), hidden_of(selection, name).excluded
-        if (whole and not relation.view) or hidden:
-            kinds = session.column_types(name).items()
-            found += [str(kind) for column, kind in kinds if whole or column in hidden]
-    return found
-
-
 def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:
-    documents: dict[str, list[Any]] = {
-        "types": _types(session, schemas, name),
-        "sequences": tables.unused_sequences(name),
-    }
-    options = {
-        option: [each.model_dump(mode="json", by_alias=True) for each in found] for option, found in documents.items()
-    }
-    uncarried = session.rows(_UNCARRIED, [session.database])
-    options[NOT_CARRIED] = [f"{kind} {name}.{own}" for schema, kind, own in uncarried if schema == name]
-    return {option: found for option, found in options.items() if found}
-
-
-def _types(session: DuckDBSession, schemas: dict[int, str], name: str) -> list[UserType]:
-    """Return a schema's user types, each after those it is made of."""
+    """Return a schema's options: its user types, each after those it is made of, its sequences, and what is lost."""
     records = {record["type_oid"]: record for record in session.records(_TYPES, [session.database])}
     uses: dict[int, set[int]] = {oid: set() for oid in records}
     for used, user in session.rows(_DEPENDENCIES):
         if used in records and user in records:
             uses[user].add(used)
     ordered = [records[oid] for oid in TopologicalSorter(uses).static_order()]
-    return [_user_type(session, schemas, each) for each in ordered if schemas[each["schema_oid"]] == name]
+    types = [_user_type(session, name, each) for each in ordered if schemas[each["schema_oid"]] == name]
+    drawn = {sequence for sequence, _ in tables.draws}
+    every = tables.sequences.items()
+    sequences = [each for oid, each in every if oid not in drawn and each.schema_name == name]
+    uncarried = session.rows(_UNCARRIED, [session.database])
+    options = {
+        "types": [each.model_dump(mode="json", by_alias=True) for each in types],
+        "sequences": [each.model_dump(mode="json", by_alias=True) for each in sequences],
+        NOT_CARRIED: [f"{kind} {name}.{own}" for schema, kind, own in uncarried if schema == name],
+    }
+    return {option: found for option, found in options.items() if found}
 
 
-def _user_type(session: DuckDBSession, schemas: dict[int, str], record: dict[str, Any]) -> UserType:
+def _user_type(session: DuckDBSession, schema: str, record: dict[str, Any]) -> UserType:
     """Describe a user type: an enum by its labels, any other by the type it stands for."""
-    name = TableName(schemas[record["schema_oid"]], record["type_name"])
+    name = TableName(schema, record["type_name"])
     query = f"SELECT NULL::{session.relation(name)} AS x"
     (stands_for,) = session.types(query, f"reading type {name}").values()
     labels = record["labels"]
@@ -174,26 +161,17 @@ def _view(session: DuckDBSession, tables: TableReader, name: TableName, selectio
         refusals.raise_any()
     except (DatabaseError, UnsupportedTypeError):
         columns = ()  # it no longer works, reads files, or has a type without a carrier
+    known = by_folded_name(tuple(tables.relations))
+    paths = (node["qualified_name"]["path"] for node in base_tables(_tree(session, name, definition)))
+    read = {each for path in paths if (each := resolve(path, name, known, session.database)) is not None}
     return View(
         schema_name=name.schema,
         name=name.table,
         definition=definition,
         columns=columns,
-        depends_on=_depends_on(session, tables.relations, name, definition),
+        depends_on=tuple(sorted(read)),
         comment=relation.comment,
     )
-
-
-def _depends_on(
-    session: DuckDBSession, relations: Iterable[TableName], view: TableName, definition: str
-) -> tuple[TableName, ...]:
-    """Return the relations of this database that a view's query reads."""
-    known = by_folded_name(tuple(relations))
-    read = (
-        resolve(node["qualified_name"]["path"], view, known, session.database)
-        for node in base_tables(_tree(session, view, definition))
-    )
-    return tuple(sorted({name for name in read if name is not None}))
 
 
 def _tree(session: DuckDBSession, view: TableName, definition: str) -> Any:
@@ -207,31 +185,35 @@ def _tree(session: DuckDBSession, view: TableName, definition: str) -> Any:
     return tree["statements"]
 
 
-def without_hidden_types(schema: DatabaseSchema, hidden: Collection[str]) -> DatabaseSchema:
-    """Return documents without the types that occur in hidden columns, given written out, and in no exported one.
+def _without_hidden_types(
+    schema: DatabaseSchema, session: DuckDBSession, tables: TableReader, selection: Selection
+) -> DatabaseSchema:
+    """Return documents without the types that occur in columns that are left out, and in no exported one.
 
     The labels of an enum reveal values of its column. DuckDB does not record which columns use a type.
     """
-    columns = [column.type for table in schema.tables for column in table.columns]
-    columns += [column.type for view in schema.views for column in view.columns]
-    types = [kind for each in schema.schemas for kind in each.options.get("types", ())]
-
-    def is_hidden(text: str) -> bool:
-        return any(text in kind for kind in hidden) and not any(text in kind for kind in columns)
-
-    texts = {text for kind in types if is_hidden(text := _written_out(kind))}
-    schemas = tuple(_without(each, texts) for each in schema.schemas)
-    return schema.model_copy(update={"schemas": schemas})
-
-
-def _without(schema: Schema, texts: Collection[str]) -> Schema:
-    types = schema.options.get("types", [])
-    kept = [kind for kind in types if not any(text in _written_out(kind) for text in texts)]
-    lost = [f"type {kind['schema']}.{kind['name']} (the plan hides its columns)" for kind in types if kind not in kept]
-    if not lost:
-        return schema
-    options = {**schema.options, "types": kept, NOT_CARRIED: [*schema.options.get(NOT_CARRIED, ()), *lost]}
-    return schema.model_copy(update={"options": {name: value for name, value in options.items() if value}})
+    hidden: list[str] = []
+    for name, relation in tables.relations.items():
+        whole, excluded = excludes(selection, name), hidden_of(selection, name).excluded
+        if (whole and not relation.view) or excluded:
+            kinds = session.column_types(name).items()
+            hidden += [str(kind) for column, kind in kinds if whole or column in excluded]
+    exported = [column.type for table in schema.tables for column in table.columns]
+    exported += [column.type for view in schema.views for column in view.columns]
+    texts = {_written_out(kind) for each in schema.schemas for kind in each.options.get("types", ())}
+    texts = {text for text in texts if any(text in kind for kind in hidden)}
+    texts = {text for text in texts if not any(text in kind for kind in exported)}
+    schemas = []
+    for each in schema.schemas:
+        types = each.options.get("types", [])
+        lost = [kind for kind in types if any(text in _written_out(kind) for text in texts)]
+        named = [f"type {kind['schema']}.{kind['name']} (the plan hides its columns)" for kind in lost]
+        if lost:
+            kept = [kind for kind in types if kind not in lost]
+            options = {**each.options, "types": kept, NOT_CARRIED: [*each.options.get(NOT_CARRIED, ()), *named]}
+            each = each.model_copy(update={"options": {name: value for name, value in options.items() if value}})
+        schemas.append(each)
+    return schema.model_copy(update={"schemas": tuple(schemas)})
 
 
 def _written_out(kind: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from snapshot_assets.databases.duckdb.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.columns import Carried, is_ledger_schema
+from snapshot_assets.databases.selection.columns import Carried
 from snapshot_assets.databases.selection.hidden import hidden_of
 from snapshot_assets.databases.selection.time_index import choose_time_index
 from snapshot_assets.databases.sql import identifier, literal
@@ -79,7 +79,12 @@ class _Relation:
 
 
 class TableReader:
-    """Describes the tables and views of an open database, by the names of its schemas by object id."""
+    """Describes the tables and views of an open database, by the names of its schemas by object id.
+
+    Attributes:
+        sequences: By object id.
+        draws: Object ids of a sequence and of a table that draws from it.
+    """
 
     def __init__(self, session: DuckDBSession, schemas: Mapping[int, str]) -> None:
         self._session = session
@@ -89,12 +94,12 @@ class TableReader:
         self.relations: dict[TableName, _Relation] = {}
         for schema, name, *properties in session.rows(_RELATIONS, [session.database]):
             self.relations[TableName(schemas[schema], name)] = _Relation(*properties)
-        self._sequences: dict[int, Sequence] = {}
+        self.sequences: dict[int, Sequence] = {}
         for record in session.records(_SEQUENCES, [session.database]):
             oid, schema_oid = record.pop("OID"), record.pop("SCHEMA_OID")
-            self._sequences[oid] = Sequence(schema_name=schemas[schema_oid], **record)
-        self._draws: list[tuple[int, int]] = [
-            (sequence, table) for sequence, table in session.rows(_DEPENDENCIES) if sequence in self._sequences
+            self.sequences[oid] = Sequence(schema_name=schemas[schema_oid], **record)
+        self.draws: list[tuple[int, int]] = [
+            (sequence, table) for sequence, table in session.rows(_DEPENDENCIES) if sequence in self.sequences
         ]
 
     def _by_owner(self, query: str) -> dict[int, _Records]:
@@ -107,17 +112,16 @@ class TableReader:
         """Return the names of a relation's columns; none if it is a view that no longer works."""
         return [record["name"] for record in self._columns[self.relations[name].oid]]
 
-    def take_reserved(self) -> dict[TableName, list[str]]:
-        """Take what is in the ledger's schema out of the relations; return it with its columns."""
-        reserved = {name: self.column_names(name) for name in self.relations if is_ledger_schema(name.schema)}
-        self.relations = {name: each for name, each in self.relations.items() if name not in reserved}
-        return reserved
-
     def columns(self, name: TableName, selection: Selection, refusals: Refusals) -> tuple[Column, ...]:
         """Describe the columns of a table or view; see `DuckDBConnection.column_types` for errors."""
         types = self._session.column_types(name)
         records = {record["name"]: record for record in self._columns[self.relations[name].oid]}
-        collations = {} if self.relations[name].view else self._collations(name)
+        collations: dict[str, str | None] = {}
+        if not self.relations[name].view:  # only a serialised query plan contains them
+            query = literal(f"FROM {self._session.relation(name)}")
+            plan = json.loads(self._session.rows(f"SELECT json_serialize_plan({query})")[0][0])
+            for each in plan["plans"][0].get("expressions", ()):
+                collations[each["alias"]] = (each["return_type"]["type_info"] or {}).get("collation") or None
         columns, hidden = [], hidden_of(selection, name)
         for column, kind in types.items():
             if column in hidden.excluded:
@@ -126,14 +130,6 @@ class TableReader:
                 carried = carry(kind, selection.carriers.get((name, column)), column_text(ColumnPath(name, column)))
                 columns.append(_column(records[column], kind, carried, collations.get(column)))
         return tuple(columns)
-
-    def _collations(self, name: TableName) -> dict[str, str]:
-        """Return the collations of a table's columns, which only a serialised query plan contains."""
-        query = literal(f"FROM {self._session.relation(name)}")
-        plan = json.loads(self._session.rows(f"SELECT json_serialize_plan({query})")[0][0])
-        projection = plan["plans"][0]
-        kinds = {each["alias"]: each["return_type"]["type_info"] or {} for each in projection.get("expressions", ())}
-        return {column: info["collation"] for column, info in kinds.items() if info.get("collation")}
 
     def table(self, name: TableName, selection: Selection, refusals: Refusals) -> Table:
         """Describe a table, or a view that is exported as one."""
@@ -146,45 +142,31 @@ class TableReader:
                 timestamps=[column.name for column in columns if column.type in TIMESTAMPS],
                 dates=[column.name for column in columns if column.type == "DATE"],
             )
+        by_kind: dict[str, _Records] = defaultdict(list)
+        for record in self._constraints[relation.oid]:
+            # DuckDB has no foreign keys between schemas.
+            by_kind[record["KIND"]].append(record | {"referenced_schema": name.schema})
+        by_text = {text: column.name for column in columns for text in (column.name, identifier(column.name))}
+        indexes = []
+        for record in self._indexes[relation.oid]:
+            # A list in DuckDB's own text: a column by its name, quoted if necessary, an expression in parentheses.
+            keys = self._session.rows("SELECT CAST(? AS VARCHAR[])", [record["KEYS"]])[0][0]
+            indexes.append(record | {"columns": tuple(by_text[key] for key in keys if key in by_text)})
+        drawn = (self.sequences[sequence] for sequence, drawer in self.draws if drawer == relation.oid)
         return Table(
             schema_name=name.schema,
             name=name.table,
             columns=columns,
             time_index=time_index,
-            **self._constraints_of(name),
-            indexes=_parts(Index, [self._with_columns(columns, record) for record in self._indexes[relation.oid]]),
-            sequences=tuple(
-                each.model_copy(update={"column": _drawing_column(each, columns)})
-                for each in (self._sequences[sequence] for sequence, drawer in self._draws if drawer == relation.oid)
-            ),
+            primary_key=next(iter(_parts(PrimaryKey, by_kind["PRIMARY KEY"])), None),
+            unique=_parts(UniqueConstraint, by_kind["UNIQUE"]),
+            checks=_parts(CheckConstraint, by_kind["CHECK"]),
+            foreign_keys=_parts(ForeignKey, by_kind["FOREIGN KEY"]),
+            indexes=_parts(Index, indexes),
+            sequences=tuple(each.model_copy(update={"column": _drawing_column(each, columns)}) for each in drawn),
             options={"view": True} if relation.view else {},
             comment=relation.comment,
         )
-
-    def _constraints_of(self, name: TableName) -> dict[str, Any]:
-        """Return a table's constraints by their fields in its document."""
-        by_kind: dict[str, _Records] = defaultdict(list)
-        for record in self._constraints[self.relations[name].oid]:
-            # DuckDB has no foreign keys between schemas.
-            by_kind[record["KIND"]].append(record | {"referenced_schema": name.schema})
-        return {
-            "primary_key": next(iter(_parts(PrimaryKey, by_kind["PRIMARY KEY"])), None),
-            "unique": _parts(UniqueConstraint, by_kind["UNIQUE"]),
-            "checks": _parts(CheckConstraint, by_kind["CHECK"]),
-            "foreign_keys": _parts(ForeignKey, by_kind["FOREIGN KEY"]),
-        }
-
-    def _with_columns(self, columns: tuple[Column, ...], record: dict[str, Any]) -> dict[str, Any]:
-        """Return the record of an index with the columns that are its keys."""
-        # A list in DuckDB's own text: a column by its name, quoted if necessary, an expression in parentheses.
-        keys = self._session.rows("SELECT CAST(? AS VARCHAR[])", [record["KEYS"]])[0][0]
-        by_text = {text: column.name for column in columns for text in (column.name, identifier(column.name))}
-        return record | {"columns": tuple(by_text[key] for key in keys if key in by_text)}
-
-    def unused_sequences(self, schema: str) -> list[Sequence]:
-        """Return a schema's sequences that no table draws from."""
-        drawn = {sequence for sequence, _ in self._draws}
-        return [each for oid, each in self._sequences.items() if oid not in drawn and each.schema_name == schema]
 
 
 def _parts(model: type[_Part], records: _Records) -> tuple[_Part, ...]:

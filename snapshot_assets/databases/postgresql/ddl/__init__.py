@@ -19,7 +19,7 @@ from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
 from snapshot_assets.databases.postgresql.ddl.inheritance import parents_of
-from snapshot_assets.databases.postgresql.ddl.order import late_defaults, with_code, without_defaults
+from snapshot_assets.databases.postgresql.ddl.order import late_defaults, set_defaults, with_code, without_defaults
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, all_checked, in_order
 from snapshot_assets.databases.postgresql.large_objects import LARGE_OBJECTS, is_large_objects
 from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
@@ -54,8 +54,8 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
     before = list(types.schemas_and_extensions(context))
     for use in used:
         before += columns.create_sequence(use)
-    late = late_defaults(context)
-    context.late_defaults = late.every
+    late_before, late_after = late_defaults(context)
+    context.late_defaults = late_before | late_after
     unvalidated: list[Statement] = []
     for item in items:
         if isinstance(item, CodeObject):
@@ -65,16 +65,17 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
             unvalidated += types.unvalidated_checks(context, item)
         elif not is_large_objects(item):
             table = restored[item.table_name]
-            table = without_defaults(table) if item.table_name in late.every else table
+            table = without_defaults(table) if item.table_name in context.late_defaults else table
             before += all_checked(ObjectKey("table", item.table_name), item.table_name, tables.create(context, table))
-    before += late.statements(restored, late.before)
+    before += set_defaults(context, restored, late_before)
     for table in restored.values():
         before += tables.settings(context, table)
     for use in used:
         before += columns.own_sequence(use)
     if not context.code:  # else they are in the order
         before += types.create_unused_types(context)
-    after = [*unvalidated, *_after(context, list(restored.values()), used), *late.statements(restored, late.after)]
+    after = [*unvalidated, *_after(context, list(restored.values()), used)]
+    after += set_defaults(context, restored, late_after)
     documented = tuple(restored[name] for name in context.tables)
     lost, needed = tuple(context.lost), _needs(context, (*before, *after))
     drawn = tuple((use.name, table) for use in used if not use.identity for table in sorted(use.tables))
@@ -118,9 +119,11 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
     row_types = _row_types_of(context, table)
     for needed in row_types:
         if needed in views:
-            context.refused[name] = RestoreError(
-                f"{_columns_of(table, needed)} holds rows of the type of view {needed}, and views are created after all"
-                f" rows. Create {name} yourself, with a type of your own there, or restore only other tables with"
+            types_of = {each.name: text.qualified_name(each.type.removesuffix("[]")) for each in table.columns}
+            holding = [f"{name}.{column}" for column, row_type in types_of.items() if row_type == needed]
+            context.refused[name] = RestoreError(  # deeper inside a column's type, the table itself is named
+                f"{' and '.join(holding) or name} holds rows of the type of view {needed}, and views are created after"
+                f" all rows. Create {name} yourself, with a type of your own there, or restore only other tables with"
                 " --tables.",
                 table=table_text(name),
             )
@@ -128,13 +131,7 @@ def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableN
     return [*created, *parents_of(context, table), *drawn_from]
 
 
-def _columns_of(table: Table, row_type: TableName) -> str:
-    """Return the columns of a table that hold a row type, or arrays of it; the table itself where it is deeper."""
-    names = [each.name for each in table.columns if text.qualified_name(each.type.removesuffix("[]")) == row_type]
-    return " and ".join(f"{table.table_name}.{name}" for name in names) or str(table.table_name)
-
-
-def _creation_order(context: RestoreContext) -> Iterator[UserType | Table | CodeObject]:
+def _creation_order(context: RestoreContext) -> Iterable[UserType | Table | CodeObject]:
     """Yield every type and table once, each after those that it depends on, and code where it is restored."""
     owners = {
         sequence.table_name: table.table_name
@@ -142,26 +139,15 @@ def _creation_order(context: RestoreContext) -> Iterator[UserType | Table | Code
         for sequence in context.identity_sequences(table).values()
     }
     needed = {name: _needed_tables(context, table, owners) for name, table in context.tables.items()}
-    items = _types_and_tables(context, needed)
-    return with_code(context, items, needed) if context.code else items
-
-
-def _types_and_tables(
-    context: RestoreContext, needed: Mapping[TableName, Iterable[TableName]]
-) -> Iterator[UserType | Table]:
-    yielded: set[TableName] = set()
-
-    def new_types(kinds: Iterable[UserType]) -> Iterator[UserType]:
-        for kind in kinds:
-            if kind.table_name not in yielded:
-                yielded.add(kind.table_name)
-                yield kind
-
+    items: dict[tuple[str, TableName], UserType | Table] = {}
     for name in in_order(needed, "tables"):
-        yield from new_types(context.tables[name].types)
-        yield context.tables[name]
+        for kind in context.tables[name].types:
+            items.setdefault(("type", kind.table_name), kind)
+        items["table", name] = context.tables[name]
     for options in context.views.values():
-        yield from new_types(options.types)
+        for kind in options.types:
+            items.setdefault(("type", kind.table_name), kind)
+    return with_code(context, items.values(), needed) if context.code else items.values()
 
 
 _WITH_ROW_TYPE = ("table", "partition", "view", "materialized view")
@@ -181,11 +167,26 @@ def _needs(context: RestoreContext, statements: Iterable[Statement]) -> tuple[Ne
         for table in tables
         for each in recorded_needs(table.table_name, context.options(table).needs, expressions=expressions)
     )
-    every = merge_needs(chain(listed, _row_types(context)))
+    row_types = (  # of relations that are not restored, such as foreign tables
+        Need("type", each.dotted, (table.table_name,), (f"table {table.table_name.dotted}",))
+        for table in tables
+        for each in _row_types_of(context, table)
+        if each not in context.tables
+    )
+    every = merge_needs(chain(listed, row_types))
     others = {need.label for need in every} - made
     kept = [need for need in every if need.label in others or others.intersection(need.used_by)]
     rows = {str(ObjectKey("type", key.name)) for key in keys if key.kind in _WITH_ROW_TYPE}
-    return (*_extensions(context), *(need for need in kept if need.label not in rows))
+    # The import itself installs extensions in the database, if the server has their files.
+    users = [("table", name, context.options(table).extensions) for name, table in context.tables.items()]
+    users += [("view", name, options.extensions) for name, options in context.views.items()]
+    extensions = merge_needs(
+        Need(AVAILABLE_EXTENSION, extension, (name,), (f"{kind} {name.dotted}",))
+        for kind, name, extensions in users
+        for extension in extensions
+    )
+    by_name = sorted(extensions, key=lambda need: need.name)
+    return (*by_name, *(need for need in kept if need.label not in rows))
 
 
 def _row_types_of(context: RestoreContext, table: Table) -> list[TableName]:
@@ -195,23 +196,3 @@ def _row_types_of(context: RestoreContext, table: Table) -> list[TableName]:
     owner_of = {part.name: owner for owner, each in every for part in context.partitions(each)}
     system = ("pg_catalog", "information_schema")
     return [owner_of.get(each, each) for each in named if each.schema not in system]
-
-
-def _row_types(context: RestoreContext) -> Iterator[Need]:
-    """Yield the row types of relations that are not restored, such as foreign tables."""
-    for table in context.schema.tables:
-        for each in _row_types_of(context, table):
-            if each not in context.tables:
-                yield Need("type", each.dotted, (table.table_name,), (f"table {table.table_name.dotted}",))
-
-
-def _extensions(context: RestoreContext) -> list[Need]:
-    """Return the extensions whose files the server must have: the import itself installs them in the database."""
-    users = [("table", name, context.options(table).extensions) for name, table in context.tables.items()]
-    users += [("view", name, options.extensions) for name, options in context.views.items()]
-    needs = merge_needs(
-        Need(AVAILABLE_EXTENSION, extension, (name,), (f"{kind} {name.dotted}",))
-        for kind, name, extensions in users
-        for extension in extensions
-    )
-    return sorted(needs, key=lambda need: need.name)

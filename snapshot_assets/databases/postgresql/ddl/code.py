@@ -8,17 +8,16 @@ target has already is left as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from snapshot_assets.databases.definition import Create, ObjectKey, Statement, comment
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
-from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.ddl.checked_sql import refusal
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.format.options import CodeEntry, SchemaOptions
-from snapshot_assets.format.relations import TableName, View
+from snapshot_assets.format.relations import TableName
 
 _Node = TypeVar("_Node")
 _TYPE = "type"
@@ -42,7 +41,7 @@ _AROUND = " \t\r\n;"
 _EXTENSION_SCHEMA = re.compile(r'SCHEMA ("(?:[^"]|"")+"|\S+)')
 
 
-_THERE = {
+THERE = {
     "relation": "pg_catalog.pg_class o JOIN pg_catalog.pg_namespace n ON n.oid = o.relnamespace"
     " WHERE pg_catalog.format('%s.%s', n.nspname, o.relname)",
     "language": "pg_catalog.pg_language o WHERE pg_catalog.quote_ident(o.lanname)",
@@ -134,32 +133,3 @@ def needed_first(nodes: Mapping[str, _Node], needs: Mapping[str, Iterable[str]])
             path.pop()
             if key in nodes:
                 yield nodes[key]
-
-
-def with_lacking(
-    code: Iterable[CodeObject], needs: Mapping[str, Iterable[str]], made: Collection[str]
-) -> Iterator[tuple[CodeObject, tuple[str, ...]]]:
-    """Yield code, each with the queries for what it needs that a restore does not make, and with the names of that.
-
-    `needs` has what objects need directly, by kind and name, and `made` the relations that a restore makes.
-    """
-    wanted = {key: set(each) for key, each in needs.items()}
-    for each in code:
-        needed = everything_needed((each.key,), wanted) if each.on is None else ()
-        missing = tuple(sorted(key for key in needed if key.partition(" ")[0] in _THERE and key not in made))
-        yield each.model_copy(update={"lacking": tuple(map(_lacking, missing))}), missing
-
-
-def _lacking(key: str) -> str:
-    kind, _, name = key.partition(" ")
-    return f"SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM {_THERE[kind]} = {literal(name)})"
-
-
-def restored_relations(views: Iterable[View], relations: Collection[TableName]) -> set[TableName]:
-    """Return relations without the views that read something else."""
-    waiting = {view.table_name: set(view.depends_on) for view in views}
-    made = set(relations) - set(waiting)
-    while ready := {name for name, read in waiting.items() if read <= made}:
-        made |= ready
-        waiting = {name: read for name, read in waiting.items() if name not in ready}
-    return made

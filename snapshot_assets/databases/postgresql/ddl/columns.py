@@ -140,9 +140,13 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
     def add(sequence: Sequence, table: Table, relation: Relation, defaults: Mapping[str, str | None]) -> None:
         use = by_name.setdefault(sequence.table_name, SequenceUse(sequence))
         use.tables.add(table.table_name)
-        of_identity = sequence in context.identity_sequences(table).values() or _is_identity(relation.options, sequence)
-        use.identity = use.identity or of_identity
-        use.describe(relation.options)
+        options = relation.options
+        if sequence in context.identity_sequences(table).values():
+            use.identity = True
+        elif isinstance(options, PartitionOptions) and sequence.owned and sequence.column in options.identities:
+            own = options.identity_sequences.get(sequence.column, sequence.table_name)  # the partition's own identity
+            use.identity = use.identity or own == sequence.table_name
+        use.describe(options)
         column = next((column for column in table.columns if column.name == sequence.column), None)
         if column is not None and _is_number(column):
             drawn = text.drawn_from(defaults.get(column.name)) == use.name
@@ -162,13 +166,6 @@ def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
             for sequence in part.options.sequences:
                 add(sequence, table, part, part.options.defaults)
     return by_name.values()
-
-
-def _is_identity(options: RelationOptions, sequence: Sequence) -> bool:
-    """Return whether a sequence is that of a partition's own identity column."""
-    if not isinstance(options, PartitionOptions) or not sequence.owned or sequence.column not in options.identities:
-        return False
-    return options.identity_sequences.get(sequence.column, sequence.table_name) == sequence.table_name
 
 
 def create_sequence(use: SequenceUse) -> Iterator[Statement]:

@@ -19,12 +19,12 @@ from snapshot_assets.databases.postgresql.ddl.columns import default, identity, 
 from snapshot_assets.databases.postgresql.ddl.statements import (
     Relation,
     RestoreContext,
-    checked,
     column_of,
     from_version,
+    unchecked,
 )
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.errors import DocumentError
+from snapshot_assets.errors import DocumentError, RestoreError
 from snapshot_assets.format.options import ColumnOptions
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
@@ -187,30 +187,23 @@ def own_properties(
 ) -> Iterator[Statement]:
     """Yield the statements that make columns differ from those of the parents, after the table inherits them."""
     for name in kin.columns:
-        column, place, quoted = table.column(name), relation.column(name), identifier(name)
-        yield from _own_value(relation, column, kin)
+        column, place = table.column(name), relation.column(name)
+        alter, of_default = f"ALTER COLUMN {identifier(name)}", ObjectKey("default", of=place)
+        adds_identity = column.identity is not None and not has_identity_inline(column, kin)
+        theirs = kin.columns[name].default if kin.way is Way.CLAUSE else None
+        own = None if adds_identity else column.default
+        if column.generated is None and own != theirs:
+            if own is None:
+                yield relation.alter(f"{alter} DROP DEFAULT", of_default)
+            elif name in kin.inherited and kin.way is Way.CLAUSE:  # else CREATE TABLE has set it
+                yield relation.alter(f"{alter} SET DEFAULT {default(own, str(place))}", of_default)
         if name in kin.forbidden and column.nullable:
             # Since PostgreSQL 18, a column cannot allow NULL if a parent forbids it.
-            allowed = relation.alter(f"ALTER COLUMN {quoted} DROP NOT NULL", ObjectKey("nullability", of=place))
+            allowed = relation.alter(f"{alter} DROP NOT NULL", ObjectKey("nullability", of=place))
             yield replace(allowed, unless=from_version(18))
-        if column.identity is not None and not has_identity_inline(column, kin):
-            clause = identity(column.identity, identities.get(name))
-            yield relation.alter(f"ALTER COLUMN {quoted} ADD {clause}", ObjectKey("identity", of=place))
-
-
-def _own_value(relation: Relation, column: Column, kin: Inheritance) -> Iterator[Statement]:
-    """Yield the default of a column where CREATE TABLE could not set it, or drop the one of a parent."""
-    place, quoted = relation.column(column.name), identifier(column.name)
-    theirs = kin.columns[column.name].default if kin.way is Way.CLAUSE else None
-    hidden = column.identity is not None and not has_identity_inline(column, kin)
-    own = None if hidden else column.default
-    if column.generated is not None or own == theirs:
-        return
-    if own is None:
-        yield relation.alter(f"ALTER COLUMN {quoted} DROP DEFAULT", ObjectKey("default", of=place))
-    elif column.name in kin.inherited and kin.way is Way.CLAUSE:
-        action = f"ALTER COLUMN {quoted} SET DEFAULT {default(own, str(place))}"
-        yield relation.alter(action, ObjectKey("default", of=place))
+        if adds_identity:
+            clause = identity(str(column.identity), identities.get(name))
+            yield relation.alter(f"{alter} ADD {clause}", ObjectKey("identity", of=place))
 
 
 def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -223,15 +216,12 @@ def own_expressions(context: RestoreContext, table: Table) -> Iterator[Statement
         if column.name in kin.inherited and column.generated not in (None, kin.columns[column.name].generated):
             key = ObjectKey("expression", of=relation.column(column.name))
             alter = f"ALTER TABLE ONLY {qualified(relation.name)} ALTER COLUMN {identifier(column.name)}"
-            made = _set_expression(relation, alter, column.generated, key)
+            try:
+                expression = text.expression(column.generated, str(key))
+                made = Statement(key, f"{alter} SET EXPRESSION AS {expression}", relation.of)
+            except RestoreError as error:
+                made = unchecked(key, relation.of, error, f"{alter} SET EXPRESSION AS ({column.generated})")
             yield replace(made, there=column_of(relation.name, column.name, _OWN_EXPRESSION))
-
-
-def _set_expression(relation: Relation, alter: str, expression: str, key: ObjectKey) -> Statement:
-    by_hand = f"{alter} SET EXPRESSION AS ({expression})"
-    return checked(
-        key, relation.of, lambda: f"{alter} SET EXPRESSION AS {text.expression(expression, str(key))}", by_hand
-    )
 
 
 def has_identity_inline(column: Column, kin: Inheritance) -> bool:

@@ -8,7 +8,7 @@ code exists, as pg_dump does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from snapshot_assets.databases.definition import ObjectKey, Statement
@@ -30,13 +30,12 @@ from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.format.relations import Table, TableName, UserType
 
 
-def relation_key(name: TableName) -> str:
+def _relation_key(name: TableName) -> str:
     """Return a table or view as `needs` has it."""
     return f"relation {name.dotted}"
 
 
-def type_key(kind: UserType) -> str:
-    """Return a type as `needs` has it."""
+def _type_key(kind: UserType) -> str:
     return f"type {kind.table_name.dotted}"
 
 
@@ -45,35 +44,35 @@ def with_code(
 ) -> Iterator[UserType | Table | CodeObject]:
     """Yield types and tables, given in an order without code, and the code that comes before the rows."""
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
-    for table, circle in circular_defaults(context).items():
-        needs[relation_key(table)] = [each for each in needs[relation_key(table)] if each not in circle]
+    for table, circle in _circular_defaults(context).items():
+        needs[_relation_key(table)] = [each for each in needs[_relation_key(table)] if each not in circle]
     # Two objects may have one key: a table "b.c" of schema a, and a table c of schema "a.b".
     nodes: dict[str, dict[TableName | None, UserType | Table | CodeObject]] = {}
-    late = set(late_code(context))
+    late = set(_late_code(context))
     for each in context.code:
         if each.on is None and each.key not in late:
             nodes.setdefault(each.key, {})[each.type.table_name if each.type else None] = each.type or each
     for schema in context.schemas.values():
         for kind in schema.types:
-            nodes.setdefault(type_key(kind), {})[kind.table_name] = kind
+            nodes.setdefault(_type_key(kind), {})[kind.table_name] = kind
     for item in items:
         if isinstance(item, UserType):
-            nodes.setdefault(type_key(item), {}).setdefault(item.table_name, item)
+            nodes.setdefault(_type_key(item), {}).setdefault(item.table_name, item)
             continue
-        key = relation_key(item.table_name)
+        key = _relation_key(item.table_name)
         nodes.setdefault(key, {})[item.table_name] = item
-        wanted = [*map(type_key, item.types), *map(relation_key, needed_tables[item.table_name])]
+        wanted = [*map(_type_key, item.types), *map(_relation_key, needed_tables[item.table_name])]
         needs[key] = [*needs.get(key, ()), *wanted]
     return chain.from_iterable(each.values() for each in needed_first(nodes, needs))
 
 
-def late_code(context: RestoreContext) -> dict[str, CodeObject]:
+def _late_code(context: RestoreContext) -> dict[str, CodeObject]:
     """Return the code that needs a view, directly or through others, by kind and name."""
     needed_by: dict[str, list[str]] = {}
     for key, wanted in context.needs.items():
         for each in wanted:
             needed_by.setdefault(each, []).append(key)
-    late, waiting = set[str](), [relation_key(view.table_name) for view in context.schema.views]
+    late, waiting = set[str](), [_relation_key(view.table_name) for view in context.schema.views]
     while waiting:
         key = waiting.pop()
         if key not in late:
@@ -82,19 +81,18 @@ def late_code(context: RestoreContext) -> dict[str, CodeObject]:
     return {each.key: each for each in context.code if each.on is None and each.key in late}
 
 
-def circular_defaults(context: RestoreContext) -> dict[TableName, set[str]]:
+def _circular_defaults(context: RestoreContext) -> dict[TableName, set[str]]:
     """Return the tables that code needs which they need themselves, with that code.
 
-    Such are tables with a default that calls a function of their own row type. The server has no other way to make
-    these than to set the default later; a table that inherits from one of them takes the default over in vain.
+    Such are tables with a default that calls a function of their own row type; it can only be set later.
     """
     needs = {key: set(wanted) for key, wanted in context.needs.items()}
     for view in context.schema.views:
-        needs.setdefault(relation_key(view.table_name), set()).update(map(relation_key, view.depends_on))
+        needs.setdefault(_relation_key(view.table_name), set()).update(map(_relation_key, view.depends_on))
     code = {each.key for each in context.code}
     circular: dict[TableName, set[str]] = {}
     for name in context.tables:
-        key = relation_key(name)
+        key = _relation_key(name)
         circle = {each for each in needs.get(key, ()) if each in code and key in everything_needed((each,), needs)}
         if circle:
             circular[name] = circle
@@ -103,63 +101,31 @@ def circular_defaults(context: RestoreContext) -> dict[TableName, set[str]]:
 
 def views_and_code(context: RestoreContext, views: Mapping[TableName, list[Statement]]) -> Iterator[Statement]:
     """Yield the statements of views, given by view, and of the code that needs views."""
-    late = late_code(context)
-    nodes: dict[str, list[Statement]] = {key: list(created(context, each)) for key, each in late.items()}
+    nodes: dict[str, list[Statement]] = {}
+    for key, each in _late_code(context).items():
+        made = types.create(context, each.type) if each.type else each.statements()
+        nodes[key] = all_checked(each.made, None, made)
     needs = {key: list(wanted) for key, wanted in context.needs.items()}
     depends_on = {view.table_name: view.depends_on for view in context.schema.views}
     for name, statements in views.items():
-        nodes.setdefault(relation_key(name), []).extend(statements)
-        needs.setdefault(relation_key(name), []).extend(map(relation_key, depends_on[name]))
+        nodes.setdefault(_relation_key(name), []).extend(statements)
+        needs.setdefault(_relation_key(name), []).extend(map(_relation_key, depends_on[name]))
     return chain.from_iterable(needed_first(nodes, needs))
 
 
-def created(context: RestoreContext, each: CodeObject) -> Iterator[Statement]:
-    """Yield the statements of an object that belongs to no relation."""
-    made = types.create(context, each.type) if each.type else each.statements()
-    return iter(all_checked(each.made, None, made))
-
-
-@dataclass(frozen=True)
-class LateDefaults:
-    """The tables whose defaults are set later.
-
-    Attributes:
-        before: Those whose code is created before the rows.
-        after: Those whose code is created with the views.
-    """
-
-    context: RestoreContext
-    before: frozenset[TableName]
-    after: frozenset[TableName]
-
-    @property
-    def every(self) -> frozenset[TableName]:
-        """All these tables."""
-        return self.before | self.after
-
-    def statements(self, restored: Mapping[TableName, Table], names: Iterable[TableName]) -> Iterator[Statement]:
-        """Yield the statements that set the defaults of some of the tables, as they are restored."""
-        for name in sorted(names):
-            table = restored[name]
-            own = {each.name: each.default for each in table.columns}
-            yield from _set(self.context.relation(table), own)
-            for part in self.context.partitions(table):
-                yield from _set(part, part.options.defaults if self.context.expressions else {})
-
-
-def late_defaults(context: RestoreContext) -> LateDefaults:
-    """Return the tables of a restore whose defaults are set later."""
-    circular = circular_defaults(context) if context.code else {}
+def late_defaults(context: RestoreContext) -> tuple[set[TableName], set[TableName]]:
+    """Return the tables whose defaults are set later: with code that comes before the rows, and with the views."""
+    circular = _circular_defaults(context) if context.code else {}
     if not circular:
-        return LateDefaults(context, frozenset(), frozenset())
-    with_views = late_code(context)
+        return set(), set()
+    with_views = _late_code(context)
     after = {name for name, circle in circular.items() if circle & set(with_views)}
     before = set(circular) - after
     parents = {name: set(parents_of(context, table)) for name, table in context.tables.items()}
     for names in (before, after):  # the tables that inherit from those take over defaults only when they are created
         while heirs := {name for name, own in parents.items() if name not in names and names & own}:
             names |= heirs
-    return LateDefaults(context, frozenset(before - after), frozenset(after))
+    return before - after, after
 
 
 def without_defaults(table: Table) -> Table:
@@ -168,6 +134,17 @@ def without_defaults(table: Table) -> Table:
         column.model_copy(update={"default": None}) if calls(column.default) else column for column in table.columns
     )
     return table.model_copy(update={"columns": columns})
+
+
+def set_defaults(
+    context: RestoreContext, restored: Mapping[TableName, Table], names: Iterable[TableName]
+) -> Iterator[Statement]:
+    """Yield the statements that set the defaults of some of the tables, as they are restored."""
+    for name in sorted(names):
+        table = restored[name]
+        yield from _set(context.relation(table), {each.name: each.default for each in table.columns})
+        for part in context.partitions(table):
+            yield from _set(part, part.options.defaults if context.expressions else {})
 
 
 def _set(relation: Relation, expressions: Mapping[str, str | None]) -> Iterator[Statement]:

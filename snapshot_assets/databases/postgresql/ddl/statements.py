@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 
 from snapshot_assets.databases.definition import ObjectKey, Statement, Unchecked, comment
+from snapshot_assets.databases.postgresql.code.needs import everything_needed
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.code import CodeObject, code_objects, restored_relations, with_lacking
+from snapshot_assets.databases.postgresql.ddl.code import THERE, CodeObject, code_objects
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, literal, qualified
@@ -193,7 +194,6 @@ class Partition(Relation):
     options: PartitionOptions
 
 
-@dataclass
 class RestoreContext:
     """The schema that is restored, and what the statements built so far leave out.
 
@@ -209,53 +209,52 @@ class RestoreContext:
         lost: What is not restored, a sentence each.
     """
 
-    schema: DatabaseSchema
-    expressions: bool
-    with_code: bool = False
-    code: tuple[CodeObject, ...] = field(init=False)
-    needs: Mapping[str, tuple[str, ...]] = field(init=False)
-    tables: Mapping[TableName, Table] = field(init=False)
-    schemas: Mapping[str, SchemaOptions] = field(init=False)
-    views: Mapping[TableName, ViewOptions] = field(init=False)
-    partition_keys: dict[TableName, str] = field(default_factory=dict)
-    relations: set[TableName] = field(init=False)
-    over_foreign_tables: set[TableName] = field(default_factory=set)
-    late_defaults: Collection[TableName] = ()
-    left_out: set[tuple[TableName, str]] = field(default_factory=set)
-    refused: dict[TableName, RestoreError] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)
-    _options: Mapping[TableName, TableOptions] = field(init=False)
-    _in_snapshot: set[tuple[str, TableName | None]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tables = {table.table_name: table for table in self.schema.tables}
-        self.schemas = {each.name: SchemaOptions.of(each) for each in self.schema.schemas}
-        self.views = {view.table_name: ViewOptions.of(view) for view in self.schema.views}
+    def __init__(self, schema: DatabaseSchema, expressions: bool, with_code: bool) -> None:
+        self.schema, self.expressions, self.with_code = schema, expressions, with_code
+        self.tables = {table.table_name: table for table in schema.tables}
+        self.schemas = {each.name: SchemaOptions.of(each) for each in schema.schemas}
+        self.views = {view.table_name: ViewOptions.of(view) for view in schema.views}
         self._options = {name: TableOptions.of(table) for name, table in self.tables.items()}
-        exist = (table.table_name for table in self.schema.tables if not is_large_objects(table))
-        self.relations = {*exist, *(view.table_name for view in self.schema.views)}
+        self.partition_keys: dict[TableName, str] = {}
+        self.over_foreign_tables: set[TableName] = set()
+        self.late_defaults: Collection[TableName] = ()
+        self.left_out: set[tuple[TableName, str]] = set()
+        self.refused: dict[TableName, RestoreError] = {}
+        self.lost: list[str] = []
+        exist = (table.table_name for table in schema.tables if not is_large_objects(table))
+        self.relations = {*exist, *(view.table_name for view in schema.views)}
         every = code_objects(self.schemas.values())
         self._in_snapshot = {(each.key, each.on) for each in every}
         needs = {key: wanted for each in self.schemas.values() for key, wanted in each.code_needs.items()}
-        self.needs = needs | {each.key: each.needs for each in every if self.with_code and each.on is None}
-        for table in self.schema.tables:
+        needs |= {each.key: each.needs for each in every if with_code and each.on is None}
+        self.needs: Mapping[str, tuple[str, ...]] = needs
+        for table in schema.tables:
             self._note_partition_key(table)
             for part in reversed(self.partitions(table)):  # parents come first in the list
                 self.relations.add(part.name)
                 if part.options.relation == "foreign table" or part.name in self.over_foreign_tables:
                     self.over_foreign_tables.add(part.options.of)
-        self.code = tuple(self._with_lacking(every)) if self.with_code else ()
+        self.code: tuple[CodeObject, ...] = tuple(self._with_lacking(every)) if with_code else ()
 
     def _with_lacking(self, code: Iterable[CodeObject]) -> Iterator[CodeObject]:
         """Yield code, each with what it lacks in this restore; record what is lost if the target lacks it too."""
-        made = {f"relation {name.dotted}" for name in restored_relations(self.schema.views, self.relations)}
-        for each, missing in with_lacking(code, self.needs, made):
+        reads = {view.table_name: set(view.depends_on) for view in self.schema.views}
+        restored = self.relations - reads.keys()
+        while ready := {name for name, read in reads.items() if name not in restored and read <= restored}:
+            restored |= ready
+        made = {f"relation {name.dotted}" for name in restored}
+        needs = {key: set(each) for key, each in self.needs.items()}
+        for each in code:
+            needed = everything_needed((each.key,), needs) if each.on is None else ()
+            missing = sorted(key for key in needed if key.partition(" ")[0] in THERE and key not in made)
             if missing and not each.is_part:
                 self.lose(
                     f"{capital(each.what)} needs {', '.join(missing)}, which is not restored. If the target does not"
                     f" have it, the {each.word} is left out."
                 )
-            yield each
+            objects = ((THERE[kind], literal(name)) for kind, _, name in (key.partition(" ") for key in missing))
+            lacking = tuple(f"SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM {of} = {name})" for of, name in objects)
+            yield each.model_copy(update={"lacking": lacking})
 
     def _note_partition_key(self, table: Table) -> None:
         name, options = table.table_name, self.options(table)

@@ -236,19 +236,13 @@ def _create_partition(context: RestoreContext, table: Table, part: Partition) ->
             yield Create(key, statement.sql, statement.table, unless, there)
     yield from comment(f"TABLE {qualified(name)}", options.comment, key, of)
     yield from part.column_comments(options.comments.columns)
-    yield from _identities(part)
-
-
-def _identities(part: Partition) -> Iterator[Statement]:
-    """Yield the identity columns that a partition has for itself; since PostgreSQL 17 it has those of its table."""
-    options = part.options
-    for column, kind in options.identities.items():
+    for column, kind in options.identities.items():  # since PostgreSQL 17, a partition has those of its table
         owned = [each for each in options.sequences if each.owned and each.column == column]
         named = [each for each in owned if options.identity_sequences.get(column) == each.table_name]
-        key = ObjectKey("identity", of=part.column(column))
-        clause = identity(text.identity_kind(kind, str(key)), *(named or owned)[:1])
-        made = part.alter(f"ALTER COLUMN {identifier(column)} ADD {clause}", key)
-        yield replace(made, unless=from_version(17))
+        of_column = ObjectKey("identity", of=part.column(column))
+        clause = identity(text.identity_kind(kind, str(of_column)), *(named or owned)[:1])
+        added = part.alter(f"ALTER COLUMN {identifier(column)} ADD {clause}", of_column)
+        yield replace(added, unless=from_version(17))
 
 
 def _partition_column(context: RestoreContext, column: Column, part: Partition) -> str:

@@ -39,11 +39,10 @@ _RANGE = """EXISTS (
 _STANDARD_COMMENT = "standard public schema"
 
 
-def same_type(kind: UserType, there: str) -> str:
-    """Return the query that yields a row if a type of the target is that of the snapshot; "" for a composite type.
+def _same_type(kind: UserType, there: str) -> str:
+    """Return the query that yields a row if a type `t`, found by `there`, is that of the snapshot; "" for a composite.
 
-    A composite type with other attributes is refused before; see `existing_objects`. `there` is the query that yields a
-    row if a type `t` of its name exists.
+    A composite type with other attributes is refused before; see `existing_objects`.
     """
     fields = TypeDefinition.of_type(kind)
     if kind.kind == "enum":
@@ -78,29 +77,26 @@ def _texts(values: Iterable[str]) -> str:
 
 def schemas_and_extensions(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create all schemas and extensions; an extension makes the schemas that it owns."""
+    schema, extensions = context.schema, set(context.extensions())
+    code = {each.key: each for each in context.code if each.kind == "extension"}
     of_extensions = {name for name, options in context.schemas.items() if options.of_extension}
-    of_extensions -= {place for _, place in context.extensions()} | {
-        str(each.place) for each in context.code if each.kind == "extension"
-    }
-    named = _needed_schemas(context)
-    yield from _schemas(context, named - of_extensions)
-    yield from _create_extensions(context)
-    yield from _schemas(context, named & of_extensions)
-
-
-def _needed_schemas(context: RestoreContext) -> set[str]:
-    """Return the names of all schemas, also those of types, sequences and extensions."""
-    schema = context.schema
+    of_extensions -= {place for _, place in extensions} | {str(each.place) for each in code.values()}
     needed = {each.name for each in schema.schemas} | {name.schema for name in context.relations}
     for table in schema.tables:
-        needed.update(sequence.schema_name for sequence in table.sequences)
-        for part in context.partitions(table):
-            needed.update(sequence.schema_name for sequence in part.options.sequences)
+        for sequences in (table.sequences, *(part.options.sequences for part in context.partitions(table))):
+            needed.update(sequence.schema_name for sequence in sequences)
         needed.update(kind.schema_name for kind in table.types)
     needed.update(kind.schema_name for options in context.views.values() for kind in options.types)
-    needed.update(place for _, place in context.extensions())
+    needed.update(place for _, place in extensions)
     needed.update(each.place for each in context.code if each.place is not None)
-    return needed - {"pg_catalog"}
+    needed.discard("pg_catalog")
+    yield from _schemas(context, needed - of_extensions)
+    for name, place in sorted(extensions):
+        sql = f"CREATE EXTENSION IF NOT EXISTS {identifier(name)} SCHEMA {identifier(place)}"
+        yield Statement(ObjectKey("extension", name), sql)
+    for each in needed_first(code, context.needs):
+        yield from all_checked(each.made, None, each.statements())
+    yield from _schemas(context, needed & of_extensions)
 
 
 def _schemas(context: RestoreContext, names: set[str]) -> Iterator[Statement]:
@@ -122,16 +118,6 @@ def _schemas(context: RestoreContext, names: set[str]) -> Iterator[Statement]:
         yield from comment(f"SCHEMA {identifier(name)}", content, key, None, unless)
 
 
-def _create_extensions(context: RestoreContext) -> Iterator[Statement]:
-    """Yield the statements that create the extensions whose types, functions and operators are used."""
-    for name, schema in sorted(set(context.extensions())):
-        sql = f"CREATE EXTENSION IF NOT EXISTS {identifier(name)} SCHEMA {identifier(schema)}"
-        yield Statement(ObjectKey("extension", name), sql)
-    code = {each.key: each for each in context.code if each.kind == "extension"}
-    for each in needed_first(code, context.needs):
-        yield from all_checked(each.made, None, each.statements())
-
-
 def create_unused_types(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create the types that no table or view uses, each after those that it needs."""
     kinds = {kind.table_name: kind for options in context.schemas.values() for kind in options.types}
@@ -146,21 +132,16 @@ def create_unused_types(context: RestoreContext) -> Iterator[Statement]:
             context.lose(f"Type {name} is left out: it needs {', '.join(missing)}, which is not restored.")
             continue
         created.add(name)
-        yield from _create_unused(context, kinds[name])
+        functions = TypeDefinition.of_type(kinds[name]).functions
+        for function in functions:
+            context.lose(
+                f"Type {name} calls function {function}, which is not in a snapshot. If the target does not have it,"
+                " the type is left out."
+            )
+        lacking = [f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL" for each in functions]
+        for statement in all_checked(ObjectKey("type", name), None, create(context, kinds[name])):
+            yield replace(statement, unless=" UNION ALL ".join(filter(None, (statement.unless, *lacking))))
         yield from unvalidated_checks(context, kinds[name])
-
-
-def _create_unused(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
-    """Yield the statements that create a type, unless it calls a function that the target does not have."""
-    functions = TypeDefinition.of_type(kind).functions
-    for function in functions:
-        context.lose(
-            f"Type {kind.table_name} calls function {function}, which is not in a snapshot. If the target does not have"
-            " it, the type is left out."
-        )
-    missing = [f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL" for each in functions]
-    for statement in all_checked(ObjectKey("type", kind.table_name), None, create(context, kind)):
-        yield replace(statement, unless=" UNION ALL ".join(filter(None, (statement.unless, *missing))))
 
 
 def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
@@ -177,31 +158,24 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
         sql = f"CREATE TYPE {qualified(name)} AS ENUM ({labels})"
     elif kind.kind == "composite":
         attributes = []
-        for each in TypeDefinition.of_type(kind).attributes:
-            place = f"attribute {each.name} of {what}"
-            attribute = f"{identifier(each.name)} {text.type_text(each.type, place)}{collate(each.collation, place)}"
-            attributes.append(attribute)
+        for number, each in enumerate(TypeDefinition.of_type(kind).attributes, 1):
+            place, quoted = f"attribute {each.name} of {what}", identifier(each.name)
+            attributes.append(f"{quoted} {text.type_text(each.type, place)}{collate(each.collation, place)}")
+            described = (
+                f"SELECT 1 AS one WHERE pg_catalog.col_description({literal(qualified(name))}::pg_catalog.regclass,"
+                f" {number}) IS NOT NULL"
+            )
+            of = ObjectKey("attribute", each.name, key)
+            later += comment(f"COLUMN {qualified(name)}.{quoted}", each.comment, of, None, described)
         sql = f"CREATE TYPE {qualified(name)} AS ({', '.join(attributes)})"
-        later += _attribute_comments(kind, key)
     elif kind.kind == "range":
         sql = f"CREATE TYPE {qualified(name)} AS RANGE ({_range(context, kind, what)})"
     else:
         sql, later = _domain(context, kind, name)
-    yield Create(key, sql, there=there, same=same_type(kind, there))
+    yield Create(key, sql, there=there, same=_same_type(kind, there))
     described = f"{there} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
     yield from comment(f"TYPE {qualified(name)}", kind.comment, key, None, described)
     yield from later
-
-
-def _attribute_comments(kind: UserType, key: ObjectKey) -> Iterator[Statement]:
-    name = kind.table_name
-    for number, each in enumerate(TypeDefinition.of_type(kind).attributes, 1):
-        column = f"COLUMN {qualified(name)}.{identifier(each.name)}"
-        described = (
-            f"SELECT 1 AS one WHERE pg_catalog.col_description({literal(qualified(name))}::pg_catalog.regclass,"
-            f" {number}) IS NOT NULL"
-        )
-        yield from comment(column, each.comment, ObjectKey("attribute", each.name, key), None, described)
 
 
 def _range(context: RestoreContext, kind: UserType, what: str) -> str:

@@ -42,11 +42,7 @@ def _restorable(context: RestoreContext) -> list[View]:
 
 def create(context: RestoreContext) -> Iterator[Statement]:
     """Yield the statements that create views, and code that needs them; record views that cannot be created as lost."""
-    return views_and_code(context, dict(_created(context)))
-
-
-def _created(context: RestoreContext) -> Iterator[tuple[TableName, list[Statement]]]:
-    """Yield every view that can be created, with its statements."""
+    created: dict[TableName, list[Statement]] = {}
     functions: dict[TableName, list[str]] = {}
     empty: set[TableName] = set()
     for view in _restorable(context):
@@ -63,11 +59,11 @@ def _created(context: RestoreContext) -> Iterator[tuple[TableName, list[Statemen
             f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL"
             for each in dict.fromkeys(called)
         )
-        statements = []
+        created[name] = []
         for statement in _create(context, view, filled=name not in empty):
             either = " UNION ALL ".join(filter(None, (statement.unless, unless)))
-            statements.append(replace(statement, table=name, unless=either))
-        yield name, statements
+            created[name].append(replace(statement, table=name, unless=either))
+    return views_and_code(context, created)
 
 
 def _functions(context: RestoreContext, view: View) -> list[str]:

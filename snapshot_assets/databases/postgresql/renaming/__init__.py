@@ -39,9 +39,6 @@ class _Of(NamedTuple):
     parent: TableName | None = None
 
 
-_NOTHING = _Of()
-
-
 def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
     """Return documents with new names, and what is lost; see `DatabaseModule.rename`."""
     documents, lost = _Documents(schema, renaming), list[str]()
@@ -70,23 +67,13 @@ class _Documents:
                 " tables. Create it by hand."
             )
 
-    def renamed(self, model: _Model, of: _Of = _NOTHING) -> _Model:
+    def renamed(self, model: _Model, of: _Of = _Of()) -> _Model:  # noqa: B008  # it is immutable
         """Return a document, or a part of one that belongs to something, with new names."""
         if isinstance(model, CodeEntry):
             return model  # its statement would keep the old names
+        update: dict[str, Any] = {}  # of some fields, the type does not say what they name
         if isinstance(model, SchemaObject):
             of = _Of(model.table_name, model.of if isinstance(model, PartitionOptions) else None)
-        update = self._special(model, of)
-        for name, field in type(model).model_fields.items():
-            if name in model.model_fields_set and name not in update:  # others name nothing
-                hint = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-                update[name] = self._value(getattr(model, name), hint, of)
-        return model.model_copy(update=update)
-
-    def _special(self, model: Document, of: _Of) -> dict[str, Any]:
-        """Return the fields of a document whose type does not say what they name."""
-        update: dict[str, Any] = {}
-        if isinstance(model, SchemaObject):
             new = self._names[model.table_name]
             update = {"schema_name": new.schema, "name": new.table}
         if isinstance(model, ForeignKey):
@@ -98,12 +85,17 @@ class _Documents:
             update["options"] = self.renamed(ViewOptions.of(model), of).values()
         if isinstance(model, UserType):
             update["definition"] = self.renamed(TypeDefinition.of_type(model), of).values()
-        return update
+        for name, field in type(model).model_fields.items():
+            if name in model.model_fields_set and name not in update:  # others name nothing
+                hint = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+                update[name] = self._value(getattr(model, name), hint, of)
+        return model.model_copy(update=update)
 
     def _value(self, value: Any, hint: Any, of: _Of) -> Any:
         """Return a value of a field, whose type is `hint`, with new names."""
         arguments = get_args(hint)
-        if value is None or value in _literals(arguments):
+        literals = [word for each in arguments if get_origin(each) is Literal for word in get_args(each)]
+        if value is None or value in literals:
             return value
         if isinstance(value, Document):
             return self.renamed(value, of)
@@ -138,7 +130,3 @@ class _Documents:
             Role.MULTIRANGE: names.multirange,
         }
         return rule[role](relation, text)
-
-
-def _literals(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(word for each in arguments if get_origin(each) is Literal for word in get_args(each))

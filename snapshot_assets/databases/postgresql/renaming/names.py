@@ -7,14 +7,14 @@ sequences follow their schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from snapshot_assets.databases.convert.renaming import LONGEST, Renaming, check_distinct, derived_name
 from snapshot_assets.databases.postgresql.ddl import checked_sql
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.options import RelationOptions, SchemaOptions, TableOptions, TypeDefinition, ViewOptions
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 
 class Names:
@@ -49,7 +49,13 @@ class Names:
             kinds += options.types
             for sequence in options.sequences:
                 self._sequences.setdefault(sequence.table_name, self.by_schema(sequence.table_name))
-        types = {name: self.by_schema(name) for kind in kinds for name in _type_names(kind)}
+        types: dict[TableName, TableName] = {}
+        for kind in kinds:
+            types[kind.table_name] = self.by_schema(kind.table_name)
+            if multirange := TypeDefinition.of_type(kind).multirange:
+                checked_sql.name_text(multirange, f"multirange of {kind.table_name}")
+                name = _full_name(multirange, kind.table_name)
+                types[name] = self.by_schema(name)
         self._check(types)
         self.objects: Mapping[TableName, TableName] = {**types, **self._sequences, **self.relations}
         self._dotted = {old.dotted: new.dotted for old, new in self.objects.items()}
@@ -140,13 +146,6 @@ class Names:
             if max(len(part.encode()) for part in new) > LONGEST:
                 message = f"{old} cannot be named {new}: PostgreSQL's names have up to {LONGEST} bytes."
                 raise RestoreError(message, name=str(new))
-
-
-def _type_names(kind: UserType) -> Iterator[TableName]:
-    """Yield the names of a type, and of its multirange."""
-    yield kind.table_name
-    if multirange := TypeDefinition.of_type(kind).multirange:
-        yield _full_name(checked_sql.name_text(multirange, f"multirange of {kind.table_name}"), kind.table_name)
 
 
 def _full_name(text: str, beside: TableName) -> TableName:

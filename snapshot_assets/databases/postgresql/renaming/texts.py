@@ -9,7 +9,7 @@ statements are built from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql
@@ -48,9 +48,7 @@ class Token(NamedTuple):
         return self.text if self.kind == "word" and _WORDS.fullmatch(self.text) else None
 
 
-class Edit(NamedTuple):
-    """A replacement of a part of a text."""
-
+class _Edit(NamedTuple):
     start: int
     end: int
     text: str
@@ -69,7 +67,7 @@ def tokens(text: str) -> list[Token]:
     return found
 
 
-def apply_edits(text: str, edits: Iterator[Edit]) -> str:
+def _apply(text: str, edits: Iterable[_Edit]) -> str:
     """Return a text with replacements, which are in order."""
     parts, place = [], 0
     for edit in edits:
@@ -78,7 +76,12 @@ def apply_edits(text: str, edits: Iterator[Edit]) -> str:
     return "".join([*parts, text[place:]])
 
 
-def pair_at(parts: list[Token], index: int) -> TableName | None:
+def _replaced(match: re.Match[str], **groups: str) -> str:
+    """Return the text of a match with other texts in place of some groups, given in order."""
+    return _apply(match.string, [_Edit(*match.span(group), text) for group, text in groups.items()])
+
+
+def _pair_at(parts: list[Token], index: int) -> TableName | None:
     """Return the qualified name that begins at a token; None if it is anything else, also a function."""
     if index + 2 >= len(parts) or parts[index + 1].text != "." or (index and parts[index - 1].text == "."):
         return None
@@ -88,7 +91,7 @@ def pair_at(parts: list[Token], index: int) -> TableName | None:
     return None if schema is None or name is None or called or collation else TableName(schema, name)
 
 
-def reference_at(parts: list[Token], index: int) -> TableName | None:
+def _reference_at(parts: list[Token], index: int) -> TableName | None:
     """Return the relation or type that a string names by a cast, or `nextval('s.t')`; None if it names none."""
     if parts[index].kind != "string":
         return None
@@ -100,11 +103,6 @@ def reference_at(parts: list[Token], index: int) -> TableName | None:
     constant = parts[index].text
     content = constant[1:-1] if constant.startswith("'") else constant[2:-1].replace("\\\\", "\\")
     return checked_sql.qualified_name(content.replace("''", "'"))
-
-
-def reference_text(name: TableName) -> str:
-    """Return the string constant that names a relation or type."""
-    return literal(qualified(name))
 
 
 class Texts:
@@ -125,54 +123,39 @@ class Texts:
             return self._index(match, relation)
         if relation and (match := checked_sql.STATISTICS.fullmatch(text)):
             return self._statistics(match, relation)
-        return apply_edits(text, self._edits(tokens(text), relation))
-
-    def _edits(self, parts: list[Token], table: TableName | None) -> Iterator[Edit]:
-        row = self._names.get(table) if table is not None else None
+        parts, edits = tokens(text), list[_Edit]()
+        row = self._names.get(relation) if relation is not None else None
         for index, part in enumerate(parts):
-            pair, reference = pair_at(parts, index), reference_at(parts, index)
+            pair, reference = _pair_at(parts, index), _reference_at(parts, index)
+            after = [each.text for each in parts[index + 1 : index + 3]]
+            whole_row = after == [".", "*"] and (index == 0 or parts[index - 1].text != ".")  # `table.*`
             if pair is not None and pair in self._names:
-                yield Edit(part.start, parts[index + 2].end, qualified(self._names[pair]))
+                edits.append(_Edit(part.start, parts[index + 2].end, qualified(self._names[pair])))
             elif reference is not None and reference in self._names:
-                yield Edit(part.start, part.end, reference_text(self._names[reference]))
-            elif row is not None and table is not None and _is_row(parts, index, table):
-                yield Edit(part.start, part.end, identifier(row.table))
+                edits.append(_Edit(part.start, part.end, literal(qualified(self._names[reference]))))
+            elif row and relation and whole_row and part.name == relation.table:
+                edits.append(_Edit(part.start, part.end, identifier(row.table)))
+        return _apply(text, edits)
 
     def _foreign_key(self, match: re.Match[str]) -> str:
         """Return the definition of a foreign key, whose REFERENCES a parenthesis follows."""
         old = TableName(*checked_sql.split_name(match["table"]))
-        edit = Edit(match.start("table"), match.end("table"), qualified(self._names.get(old, old)))
-        return apply_edits(match.string, iter([edit])) if old in self._names else match.string
+        return _replaced(match, table=qualified(self._names.get(old, old))) if old in self._names else match.string
 
     def _index(self, match: re.Match[str], table: TableName) -> str:
         """Return the definition of an index of a table, with new names of both."""
         if TableName(*checked_sql.split_name(match["table"])) != table:
             return match.string
         own = self._follower(TableName(table.schema, checked_sql.split_name(match["name"])[1]), table)
-        head = [
-            Edit(match.start("name"), match.end("name"), identifier(own.table)),
-            Edit(match.start("table"), match.end("table"), qualified(self._names.get(table, table))),
-            Edit(match.start("rest"), match.end("rest"), self.renamed(match["rest"], table)),
-        ]
-        return apply_edits(match.string, iter(head))
+        new, rest = self._names.get(table, table), self.renamed(match["rest"], table)
+        return _replaced(match, name=identifier(own.table), table=qualified(new), rest=rest)
 
     def _statistics(self, match: re.Match[str], table: TableName) -> str:
         """Return the definition of extended statistics of a table, with new names of both."""
         schema, name = checked_sql.split_name(match["name"])
         own = self._follower(TableName(schema or table.schema, name), table)
-        head = [
-            Edit(match.start("name"), match.end("name"), qualified(own)),
-            Edit(match.start("what"), match.end("what"), self.renamed(match["what"], table)),
-            Edit(match.start("table"), match.end("table"), qualified(self._names.get(table, table))),
-        ]
-        return apply_edits(match.string, iter(head))
-
-
-def _is_row(parts: list[Token], index: int, table: TableName) -> bool:
-    """Return whether a token begins `table.*`, the whole row."""
-    following = [part.text for part in parts[index + 1 : index + 3]]
-    alone = index == 0 or parts[index - 1].text != "."
-    return parts[index].name == table.table and following == [".", "*"] and alone
+        new, what = self._names.get(table, table), self.renamed(match["what"], table)
+        return _replaced(match, name=qualified(own), what=what, table=qualified(new))
 
 
 def renamed_query(text: str, names: Names, reads: Collection[TableName]) -> str | None:
@@ -181,62 +164,34 @@ def renamed_query(text: str, names: Names, reads: Collection[TableName]) -> str 
     None means that the relations that it is found to name are not those that the view reads by the server's record.
     """
     inner = text.strip().removesuffix(";")
-    query = _Query(inner)
     changed = {old: new for old, new in names.objects.items() if old != new}
-    named, found = query.relations(), query.found()
-    missed = changed.keys() & set(reads) & query.pairs() - found
-    if missed or named & names.relations.keys() - set(reads) or not tokens(inner):
-        return None
-    return apply_edits(inner, query.edits(changed))
-
-
-class _Query:
-    """The tokens of a query, and which of them name relations."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = tokens(text)
-        self._items = _from_items(self._tokens)
-
-    def pairs(self) -> set[TableName]:
-        """Return everything of the form `a.b` that may name a relation or type."""
-        return self._pairs(range(len(self._tokens)))
-
-    def relations(self) -> set[TableName]:
-        """Return the relations of its FROM clauses."""
-        return self._pairs(self._items)
-
-    def found(self) -> set[TableName]:
-        """Return everything that is known to name a relation or type."""
-        every = range(len(self._tokens))
-        references = {name for index in every if (name := reference_at(self._tokens, index)) is not None}
-        return self.relations() | references | self._pairs(index for index in every if self._is_cast(index))
-
-    def _pairs(self, indexes: Iterable[int]) -> set[TableName]:
-        return {pair for index in indexes if (pair := pair_at(self._tokens, index)) is not None}
-
-    def edits(self, names: Mapping[TableName, TableName]) -> Iterator[Edit]:
-        """Yield the replacements that write new names."""
-        for index, token in enumerate(self._tokens):
-            pair, reference = pair_at(self._tokens, index), reference_at(self._tokens, index)
-            if reference is not None and reference in names:
-                yield Edit(token.start, token.end, reference_text(names[reference]))
-            elif pair is not None and pair in names and (index in self._items or self._is_type(index)):
-                new = qualified(names[pair])
-                if index in self._items and names[pair].table != pair.table and not self._has_alias(index + 3):
-                    new += f" {identifier(pair.table)}"
-                yield Edit(token.start, self._tokens[index + 2].end, new)
-
-    def _is_cast(self, index: int) -> bool:
-        return [part.text for part in self._tokens[max(index - 2, 0) : index]] == [":", ":"]
-
-    def _is_type(self, index: int) -> bool:
-        before = self._tokens[index - 1] if index else None
+    parts, pairs, found, edits = tokens(inner), set[TableName](), set[TableName](), list[_Edit]()
+    items = _from_items(parts)
+    relations = {pair for index in items if (pair := _pair_at(parts, index)) is not None}
+    for index, part in enumerate(parts):
+        pair, reference = _pair_at(parts, index), _reference_at(parts, index)
+        is_cast = [each.text for each in parts[max(index - 2, 0) : index]] == [":", ":"]
+        if reference is not None:
+            found.add(reference)
+            if reference in changed:
+                edits.append(_Edit(part.start, part.end, literal(qualified(changed[reference]))))
+        if pair is None:
+            continue
+        pairs.add(pair)
+        if is_cast or index in items:
+            found.add(pair)
+        before = parts[index - 1] if index else None
         follows_name = before is not None and (before.name is not None or before.text in ("AS", "RETURNING"))
-        return follows_name or self._is_cast(index)
-
-    def _has_alias(self, index: int) -> bool:
-        after = self._tokens[index] if index < len(self._tokens) else None
-        return after is not None and after.text not in _AFTER_ITEM and after.kind in ("word", "name")
+        if pair in changed and (index in items or is_cast or follows_name):
+            after = parts[index + 3] if index + 3 < len(parts) else None
+            has_alias = after is not None and after.text not in _AFTER_ITEM and after.kind in ("word", "name")
+            kept_name = index in items and changed[pair].table != pair.table and not has_alias
+            alias = f" {identifier(pair.table)}" if kept_name else ""
+            edits.append(_Edit(part.start, parts[index + 2].end, qualified(changed[pair]) + alias))
+    missed = changed.keys() & set(reads) & pairs - found
+    if missed or relations & names.relations.keys() - set(reads) or not parts:
+        return None
+    return _apply(inner, edits)
 
 
 def _from_items(parts: list[Token]) -> set[int]:
