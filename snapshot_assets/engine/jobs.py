@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -19,7 +18,6 @@ from snapshot_assets.errors import (
     TaskLostError,
     TransientError,
 )
-from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted
 
@@ -65,16 +63,6 @@ class MapRunner(Protocol):
     def interrupt(self) -> None:
         """Let running calls and jobs end soon, with an error; further ones end at once."""
 
-    def jobs(self, spark: Any) -> AbstractContextManager[None]:
-        """Let `interrupt` end the Spark jobs that this thread starts until the context ends.
-
-        Args:
-            spark: The session.
-
-        Raises:
-            InterruptedTaskError: The run was interrupted.
-        """
-
     def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
         """Call a function with every item and return all that the calls yielded."""
 
@@ -89,27 +77,6 @@ class _ChunkOutcome(Protocol):
     @property
     def error(self) -> SnapshotError | None:
         """The error of a failed chunk; None if it succeeded."""
-
-
-class FileSums:
-    """Sums of data files."""
-
-    files: tuple[DataFile, ...]
-
-    @property
-    def counted(self) -> bool:
-        """Whether people count the chunk."""
-        return True
-
-    @property
-    def rows(self) -> int:
-        """Rows of the files."""
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(file.bytes for file in self.files)
 
 
 class Failures(dict[int, str]):
@@ -155,7 +122,7 @@ class Failures(dict[int, str]):
 
 
 Chunk = TypeVar("Chunk")
-Outcome = TypeVar("Outcome", bound=_ChunkOutcome)
+AnyOutcome = TypeVar("AnyOutcome", bound=_ChunkOutcome)
 
 
 def shared_jobs(
@@ -183,13 +150,13 @@ def shared_jobs(
 
 
 def side_by_side(
-    run: Callable[[list[Chunk], threading.Event], Sequence[Outcome]],
+    run: Callable[[list[Chunk], threading.Event], Sequence[AnyOutcome]],
     jobs: Iterable[list[Chunk]],
     parallelism: Callable[[], int],
     name: str,
     failed: Failures,
     interrupt: Callable[[], None],
-) -> Iterator[Sequence[Outcome]]:
+) -> Iterator[Sequence[AnyOutcome]]:
     """Run jobs and yield the outcomes of each job's chunks when it finishes.
 
     An error that a job raises, rather than returns, and an interruption end all jobs: no further ones start, running
@@ -209,7 +176,7 @@ def side_by_side(
     if first is None:
         return
     stop, most = threading.Event(), parallelism()
-    running: set[Future[Sequence[Outcome]]] = set()
+    running: set[Future[Sequence[AnyOutcome]]] = set()
     with ThreadPoolExecutor(most, thread_name_prefix=name) as pool:
         try:
             for job in chain([first], todo):
@@ -228,7 +195,7 @@ def side_by_side(
             raise
 
 
-def _outcomes(done: Iterable[Future[Sequence[Outcome]]], failed: Failures) -> Iterator[Sequence[Outcome]]:
+def _outcomes(done: Iterable[Future[Sequence[AnyOutcome]]], failed: Failures) -> Iterator[Sequence[AnyOutcome]]:
     for future in done:
         outcomes = future.result()
         for each in outcomes:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from snapshot_assets.engine.jobs import Chunk, Outcome, by_cause, chunk_names
+from snapshot_assets.engine.jobs import AnyOutcome, Chunk, by_cause, chunk_names
 from snapshot_assets.errors import TransientError
 from snapshot_assets.format.scrub import scrub
 
@@ -38,9 +38,9 @@ class RetryPolicy:
 def attempt_chunks(
     chunks: Iterable[Chunk],
     stop: threading.Event,
-    attempt: Callable[[Sequence[Chunk]], Iterable[Outcome]],
+    attempt: Callable[[Sequence[Chunk]], Iterable[AnyOutcome]],
     policy: RetryPolicy,
-) -> list[Outcome]:
+) -> list[AnyOutcome]:
     """Process chunks; those with a transient failure are retried by themselves.
 
     Args:
@@ -52,7 +52,7 @@ def attempt_chunks(
     Returns:
         The last outcome of each chunk; chunks without one were stopped before.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[AnyOutcome] = []
     waits = policy.waits()
     todo = list(chunks)
     while todo and not stop.is_set():

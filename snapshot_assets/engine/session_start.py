@@ -83,7 +83,9 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
     if local:
         ours |= _local_settings(settings, known)
     if (in_jvm_of_ours or local) and not has_log_settings(os.environ):
-        ours |= _java_options()
+        # The driver logs errors, and warnings where this package logs information.
+        level = f" -D{_LOG_LEVEL}=warn" if _LOG.isEnabledFor(logging.INFO) else ""
+        ours[JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={_log_configuration()}{level}"
     return {name: value for name, value in ours.items() if name not in known} | settings
 
 
@@ -104,12 +106,6 @@ def _local_settings(settings: Mapping[str, str], known: Mapping[str, str]) -> di
     if in_process and GATEWAY not in os.environ:  # that JVM runs already
         ours |= worker_settings(process_folder())
     return ours
-
-
-def _java_options() -> dict[str, str]:
-    """Return the options that configure the driver's log: errors, and warnings where this package logs information."""
-    level = f" -D{_LOG_LEVEL}=warn" if _LOG.isEnabledFor(logging.INFO) else ""
-    return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={_log_configuration()}{level}"}
 
 
 @cache
@@ -147,7 +143,8 @@ def start_session(chosen: Mapping[str, str], *, no_rows: bool = False) -> SparkS
 
 def _started(settings: Mapping[str, str]) -> SparkSession:
     try:
-        if _starts_jvm(settings):
+        # A JVM of this process: it has none yet, and the session is no Connect client.
+        if SparkContext._gateway is None and known_master(settings) is not None and not _connects(settings):
             start_jvm(settings)
         spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except ImportError as error:  # PySpark checks for the packages of Connect only now
@@ -175,11 +172,6 @@ def _give_up_soon(spark: SparkSession) -> None:
     spark.client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES)])
     if _RELEASES_AT_EXIT not in os.environ:
         atexit.register(spark.client.close)
-
-
-def _starts_jvm(settings: Mapping[str, str]) -> bool:
-    """Return whether a session starts a JVM of this process: it has none yet, and the session is no Connect client."""
-    return SparkContext._gateway is None and known_master(settings) is not None and not _connects(settings)
 
 
 def _connects(settings: Mapping[str, str]) -> bool:

@@ -12,8 +12,8 @@ from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import AllRows, Rows, SchemaSource, TimelessRows, WindowRows
 from snapshot_assets.databases.selection.hidden import hides
 from snapshot_assets.databases.selection.selection import suggestion
+from snapshot_assets.engine.export.hidden_values import hiding_values
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema
-from snapshot_assets.engine.export.tasks import hiding_values
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header, RowsOutside

@@ -1,26 +1,20 @@
-"""Starts a snapshot, or resumes one: its header, schema documents and range.
-
-It also warns of what a restore will need, and of what some targets cannot have.
-"""
+"""Starts a snapshot, or resumes one: its header, schema documents and range."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
-from snapshot_assets.databases.convert.renaming import clashes, too_long
-from snapshot_assets.databases.definition import carried_types, merge_needs, recorded_needs
 from snapshot_assets.databases.protocol.source import DatabaseAddress, SchemaSource
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.names import Spellings, column_text, rule_of, table_text
-from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets.format.units import counted, noun, time_text
+from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.format.windows import TimeRange, Window, closed_count, window_at
 from snapshot_assets.plan.plan import Plan
 
@@ -254,44 +248,3 @@ def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None,
     this_second = now.replace(microsecond=0)
     start = bounds.start.replace(microsecond=0) if bounds else this_second
     return plan.resolved(start, max(this_second, start) + second)
-
-
-_SHOWN = 10
-
-
-def restore_warnings(schema: DatabaseSchema) -> tuple[str, ...]:
-    """Return a sentence for everything that will be refused unless it is mended before a restore."""
-    return (*_needed(schema), *_names(schema))
-
-
-def _needed(schema: DatabaseSchema) -> Iterator[str]:
-    carried = carried_types(schema)
-    every = merge_needs(
-        need for table in schema.tables for need in recorded_needs(table.table_name, TableOptions.of(table).needs)
-    )
-    needs = [need for need in every if need.label not in carried]
-    if needs:
-        some = "; ".join(f"{need.label} (for {need.used_by[0]})" for need in needs[:_SHOWN])
-        more = f"; and {len(needs) - _SHOWN} more" if len(needs) > _SHOWN else ""
-        yield (
-            f"A restore needs {counted(len(needs), 'object')} that it creates only with --with-code, if at all:"
-            f" {some}{more}. If the target lacks any, `snapshots import --dry-run` prints the statements that create"
-            " it."
-        )
-
-
-def _names(schema: DatabaseSchema) -> Iterator[str]:
-    """Yield names that targets of another kind cannot have."""
-    if schema.database != "duckdb" and (some := tuple(clashes(schema))):
-        yield f"A restore into DuckDB will be refused. {_first(some)}"
-    if schema.database != "postgresql" and (some := too_long(schema)):
-        yield f"A restore into PostgreSQL will be refused. {_first(some)}"
-
-
-def _first(sentences: Sequence[str]) -> str:
-    more = (
-        f" {noun(len(sentences) - _SHOWN, 'There is', 'There are')} {len(sentences) - _SHOWN:,} more."
-        if len(sentences) > _SHOWN
-        else ""
-    )
-    return " ".join(sentences[:_SHOWN]) + more

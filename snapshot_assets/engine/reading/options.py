@@ -98,12 +98,7 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
         database=given.get("database"),
         dedupe=given.get("dedupe"),
     )
-    _check_together(options)
-    return options
-
-
-def _check_together(options: ReadOptions) -> None:
-    """Refuse options that have no effect beside each other."""
+    # Options that have no effect beside each other are refused.
     table = options.table
     TimeFilter(options.start, options.end)  # refuses an empty range
     if isinstance(table, str) and (options.start or options.end):
@@ -119,6 +114,7 @@ def _check_together(options: ReadOptions) -> None:
     for name in ("database", "dedupe"):
         if not options.federation and getattr(options, name) is not None:
             raise PlanError(f"option {name} is for a read with option federation")
+    return options
 
 
 def _table(text: str | None) -> TableName | str:
