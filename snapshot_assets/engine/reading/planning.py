@@ -24,7 +24,7 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection.selection import check_relation, suggestion
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.files.parquet.reader import BATCH_ROWS
+from snapshot_assets.engine.files.parquet.reader import BATCH_ROWS, ChooseGroups
 from snapshot_assets.engine.files.parquet.statistics import row_groups
 from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
 from snapshot_assets.engine.reading.options import ReadOptions
@@ -333,7 +333,6 @@ class FileRows:
         """Yield the rows of some parts."""
         for part in parts:
             schema, time = self.schema, self.table.time_index
-            in_range = partial(groups_in_range, self.table, self.time_range) if part.cut and self.time_range else None
             if part.cut and time is not None and time not in schema.names:
                 schema = schema.append(self.table.column(time).arrow_field())
             batches = read_batches(
@@ -342,10 +341,14 @@ class FileRows:
                 schema,
                 part.text,
                 verify=self.verify,
-                row_groups=in_range,
+                row_groups=self.groups_of(part),
                 zone=self.zone,
                 deleted=part.deleted,
             )
             for batch in batches:
                 rows = self.time_range.filter(batch, self.table) if part.cut and self.time_range else batch
                 yield rows.select(self.schema.names) if part.cut else batch
+
+    def groups_of(self, part: FilePart) -> ChooseGroups | None:
+        """Return what selects the row groups of a part; None for all."""
+        return partial(groups_in_range, self.table, self.time_range) if part.cut and self.time_range else None
