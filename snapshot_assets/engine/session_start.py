@@ -81,7 +81,13 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
     ours = driver_settings(process_folder(), archive_file()) if in_jvm_of_ours else {}
     local = not LOCAL_SETTINGS.keys().isdisjoint(settings) or is_local(settings.get(MASTER, ""))
     if local:
-        ours |= _local_settings(settings, known)
+        # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
+        master = settings.get(MASTER) or known.get(MASTER, "")
+        in_process = master.partition("[")[0] == "local"
+        if in_process and worker_python({**known, **settings}) == sys.executable:
+            ours |= _DAEMON
+        if in_process and GATEWAY not in os.environ:  # that JVM runs already
+            ours |= worker_settings(process_folder())
     if (in_jvm_of_ours or local) and not has_log_settings(os.environ):
         # The driver logs errors, and warnings where this package logs information.
         level = f" -D{_LOG_LEVEL}=warn" if _LOG.isEnabledFor(logging.INFO) else ""
@@ -94,18 +100,6 @@ def archive_file() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     default = f"{cache}/snapshot_assets/spark-{pyspark.__version__}.jsa"
     return Path(os.environ.get(ARCHIVE_VARIABLE) or default).absolute()
-
-
-def _local_settings(settings: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that this process can give to a session whose tasks run on this machine."""
-    # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
-    master = settings.get(MASTER) or known.get(MASTER, "")
-    in_process = master.partition("[")[0] == "local"
-    preloaded = in_process and worker_python({**known, **settings}) == sys.executable
-    ours = dict(_DAEMON) if preloaded else {}
-    if in_process and GATEWAY not in os.environ:  # that JVM runs already
-        ours |= worker_settings(process_folder())
-    return ours
 
 
 @cache

@@ -138,7 +138,7 @@ class ScanPlanner(Planner):
                 row.append(todo.popleft())
             size = self._size_together(row) if len(row) > 1 and self.split_by is None else SMALL_CHUNK
             if size < SMALL_CHUNK:
-                works = [replace(self._work(chunk), size=size // len(row)) for chunk in row]
+                works = [self.plan(chunk, size // len(row)) for chunk in row]
             else:
                 works = [self.plan(chunk) for chunk in row]
             yield from (replace(work, counts=counts[work.chunk]) for work in works)
@@ -194,18 +194,16 @@ class ScanPlanner(Planner):
         except SnapshotError:
             return SMALL_CHUNK
 
-    def _work(self, chunk: int) -> ChunkWork:
-        allowed = self.header.null_time == "chunk0"
-        return ChunkWork(chunk, self.window_text(chunk), (self.scans(chunk),), timeless_allowed=allowed)
-
-    def plan(self, chunk: int) -> ChunkWork:
-        """Return how a chunk is read.
+    def plan(self, chunk: int, size: int | None = None) -> ChunkWork:
+        """Return how a chunk is read: as one task if its size in bytes was estimated before, because it is small.
 
         Raises:
             SnapshotError: The source is lost, out of reach or denied, or a table is gone.
         """
-        work = self._work(chunk)
-        [scans] = work.scans
+        scans, allowed = self.scans(chunk), self.header.null_time == "chunk0"
+        work = ChunkWork(chunk, self.window_text(chunk), (scans,), timeless_allowed=allowed)
+        if size is not None:
+            return replace(work, size=size)
         try:
             sizes = [self.database.estimate(scan) for scan in scans]
             if not sizes or (sum(sizes) < SMALL_CHUNK and self.split_by is None):

@@ -141,14 +141,7 @@ def _reads_untimed(plan: Plan, state: State | None) -> bool:
 def outside_of(
     source: SchemaSource, header: Header, schema: DatabaseSchema, *, refused: bool, stage: Stage = silent
 ) -> list[RowsOutside]:
-    """Count the rows outside a snapshot's range, by table.
-
-    Args:
-        source: The open source.
-        header: The snapshot's header.
-        schema: The exported tables.
-        refused: Whether the plan allows none.
-        stage: Takes how many tables are counted.
+    """Count the rows outside a snapshot's range, by table of the schema; `refused` if the plan allows none.
 
     Raises:
         RowsOutsideError: There are some, and the plan allows none.

@@ -22,9 +22,9 @@ from snapshot_assets.catalog.verify.objects import HASHING_THREADS, hash_object
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.files.read import check_sha256, text_schemas
-from snapshot_assets.engine.reading.native import InexpressibleError, NativeRead, plan_native
-from snapshot_assets.engine.reading.options import ReadOptions, parse_options
-from snapshot_assets.engine.reading.planning import FilePart, FileRows, PlannedRead, TableRead, grouped
+from snapshot_assets.engine.reading.native import InexpressibleError, plan_native
+from snapshot_assets.engine.reading.options import parse_options
+from snapshot_assets.engine.reading.planning import FilePart, FileRows, PlannedRead, grouped
 from snapshot_assets.engine.reading.source import open_read
 from snapshot_assets.engine.session import master_of, send_package, spark_errors, task_frame
 from snapshot_assets.errors import IncompleteError, ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
@@ -49,11 +49,7 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
 
     A local file counts as another one once its time has changed.
 
-    Args:
-        spark: The session.
-        store: The location.
-        parts: The files.
-        local: Whether the files are on this machine: then this process hashes them in threads, else a Spark job does.
+    Those on this machine (`local`) are hashed by threads of this process, others by a Spark job.
 
     Raises:
         ChecksumMismatchError: A file has another SHA-256; names it and both values.
@@ -206,8 +202,13 @@ def read(
     if isinstance(chosen, PlannedRead):
         return _python_frame(spark, chosen)
     local = parsed.location.scheme == FILE
-    native = _plan(spark, chosen, parsed)
-    if native is None:
+    root = hadoop_root(spark, parsed.location, parsed.store)
+    if root is None:
+        return _python_frame(spark, chosen.planned())
+    try:
+        native = plan_native(chosen, root)
+    except InexpressibleError as reason:
+        _log.info("Python tasks read %s of %s: %s", chosen.table.table_name, parsed.location.uri, reason)
         return _python_frame(spark, chosen.planned())
     if verify:
         hash_files(spark, chosen.store, chosen.parts, local=local)
@@ -216,18 +217,6 @@ def read(
     except (InexpressibleError, TaskFailedError, TaskLostError) as reason:
         _log.warning("Python tasks read %s, because Spark's own file system cannot: %s", parsed.location.uri, reason)
         return _python_frame(spark, chosen.planned())
-
-
-def _plan(spark: SparkSession, chosen: TableRead, options: ReadOptions) -> NativeRead | None:
-    """Plan a read by Spark's own reader; None if that does not reach the files, or might return other rows."""
-    root = hadoop_root(spark, options.location, options.store)
-    if root is None:
-        return None
-    try:
-        return plan_native(chosen, root)
-    except InexpressibleError as reason:
-        _log.info("Python tasks read %s of %s: %s", chosen.table.table_name, options.location.uri, reason)
-        return None
 
 
 def _python_frame(spark: SparkSession, planned: PlannedRead) -> DataFrame:

@@ -82,21 +82,22 @@ def choose_encodings(rows: pa.Table) -> Encodings:
     while count > 1 and rows.slice(0, count).nbytes > SAMPLE_BYTES:
         count //= 2
     sample = rows.slice(0, count)
-    with_dictionary = _write(sample, True, None)
+    with_dictionary = _trial(sample, True, None)
     # A dot in a name can make the paths of two columns equal; options cannot distinguish them, so both stay PLAIN.
-    paths = [with_dictionary.schema.column(index).path for index in range(with_dictionary.num_columns)]
+    paths = [column.path_in_schema for column in with_dictionary]
     own = {
-        path: _BY_PHYSICAL_TYPE[kind]
-        for index, path in enumerate(paths)
-        if (kind := with_dictionary.schema.column(index).physical_type) in _BY_PHYSICAL_TYPE and paths.count(path) == 1
+        column.path_in_schema: _BY_PHYSICAL_TYPE[column.physical_type]
+        for column in with_dictionary
+        if column.physical_type in _BY_PHYSICAL_TYPE and paths.count(column.path_in_schema) == 1
     }
-    own_sizes = _sizes(_write(sample, False, own or None))
-    plain_sizes = [size * PLAIN_HANDICAP for size in _sizes(_write(sample, False, None))]
+    with_own, plain = _trial(sample, False, own or None), _trial(sample, False, None)
     dictionary: list[str] = []
     others: dict[str, str] = {}
-    for path, size, own_size, plain_size in zip(paths, _sizes(with_dictionary), own_sizes, plain_sizes, strict=True):
+    for path, *columns in zip(paths, with_dictionary, with_own, plain, strict=True):
         if paths.count(path) > 1:
             continue
+        size, own_size, plain_size = (column.total_compressed_size for column in columns)
+        plain_size *= PLAIN_HANDICAP
         if size <= min(own_size, plain_size):
             dictionary.append(path)
         elif path in own and own_size <= plain_size:
@@ -104,16 +105,13 @@ def choose_encodings(rows: pa.Table) -> Encodings:
     return Encodings(tuple(dictionary), others)
 
 
-def _write(sample: pa.Table, dictionary: bool, encoding: dict[str, str] | None) -> pq.FileMetaData:
+def _trial(sample: pa.Table, dictionary: bool, encoding: dict[str, str] | None) -> list[pq.ColumnChunkMetaData]:
+    """Write a sample, and return what its footer says of its columns."""
     options = {**Encodings().options(), "use_dictionary": dictionary, "column_encoding": encoding}
     with pq.ParquetWriter(pa.BufferOutputStream(), sample.schema, write_statistics=False, **options) as writer:
         writer.write_table(sample)
-    return writer.writer.metadata
-
-
-def _sizes(metadata: pq.FileMetaData) -> list[int]:
-    group = metadata.row_group(0)
-    return [group.column(index).total_compressed_size for index in range(metadata.num_columns)]
+    group = writer.writer.metadata.row_group(0)
+    return [group.column(index) for index in range(group.num_columns)]
 
 
 ROW_GROUP_BYTES = 32 << 20

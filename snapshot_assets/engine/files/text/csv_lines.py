@@ -72,13 +72,9 @@ def _contains(texts: pa.Array, character: str) -> bool:
 def decode_lines(
     source: Callable[[], BinaryIO], schema: pa.Schema, wanted: Sequence[str], written: FileFormat
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an unpacked CSV file in some columns.
+    """Yield the rows of an unpacked CSV file, whose columns are `schema`, in the wanted columns.
 
-    Args:
-        source: Opens the file from its start, as often as it is called.
-        schema: All columns of the file.
-        wanted: The columns to read.
-        written: The file's format.
+    `source` opens the file from its start, as often as it is called.
 
     Raises:
         ArrowInvalid: The file is not such a CSV file.

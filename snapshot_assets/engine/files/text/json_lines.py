@@ -129,12 +129,7 @@ def encode_lines(batch: pa.RecordBatch) -> pa.Array:
 
 
 def decode_lines(source: BinaryIO, schema: pa.Schema, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an unpacked file of JSON lines in some columns.
-
-    Args:
-        source: The file.
-        schema: All columns of the file.
-        wanted: The columns to read.
+    """Yield the rows of an unpacked file of JSON lines, whose columns are `schema`, in the wanted columns.
 
     Raises:
         ArrowInvalid: The file does not hold such lines.
