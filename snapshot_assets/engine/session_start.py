@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import as_file, files
@@ -25,6 +25,7 @@ from snapshot_assets.engine.session import (
     correct_worker_python,
     is_classic,
     runs_this_python,
+    same_rows,
     send_package,
     worker_python,
 )
@@ -50,7 +51,7 @@ from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 from snapshot_assets.scratch_folders import process_folder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _LOG = logging.getLogger(__name__)
 ARCHIVE_VARIABLE = "SNAPSHOTS_CLASS_ARCHIVE"
@@ -225,17 +226,13 @@ def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
         try:
             spark = send_package(start_session(chosen, no_rows=no_rows))
             if runs_this_python(spark):  # another one is checked before it runs anything
-                spark.range(0, 1, 1, 1).mapInArrow(_same, "id long").collect()
+                spark.range(0, 1, 1, 1).mapInArrow(same_rows, "id long").collect()
         except Exception as error:  # the work itself meets it again, and reports it
             _LOG.info("Spark could not start early: %s", error)
 
     if running_session() is not None or not is_local(known_master(chosen) or ""):
         return
     threading.Thread(target=start, name="spark-early-start", daemon=True).start()
-
-
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
 
 
 @contextmanager

@@ -84,12 +84,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         read = pa.array(values, pa.bool_() if pa.types.is_boolean(kind) else pa.large_string())
     except (KeyError, TypeError, ValueError, pa.ArrowTypeError) as error:
         raise pa.ArrowInvalid(f"a value is no {kind}: {error!r}") from error
-    return converted(read, kind)
-
-
-def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return texts as values of a type; values that have it already stay."""
-    return array if array.type == kind else from_text(array, kind)
+    return from_text(read, kind)
 
 
 def _list_from_json(values: Sequence[Any], kind: pa.DataType, missing: pa.Array) -> pa.Array:
@@ -164,7 +159,7 @@ def _decode(block: bytes, types: dict[str, pa.DataType]) -> pa.RecordBatch:
         )
     except pa.ArrowInvalid:  # such as a NaN, which is a string among numbers
         return _decode_exactly(block, types)
-    arrays = [converted(table.column(name).combine_chunks(), kind) for name, kind in types.items()]
+    arrays = [from_text(table.column(name).combine_chunks(), kind) for name, kind in types.items()]
     return pa.RecordBatch.from_arrays(arrays, names=list(types))
 
 

@@ -133,11 +133,13 @@ def to_text(array: pa.Array) -> pa.Array:
 
 
 def from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the values of a type that `to_text` wrote.
+    """Return the values of a type that `to_text` wrote; values that have it already stay.
 
     Raises:
         ArrowInvalid: A text is no value of the type.
     """
+    if texts.type == kind:
+        return texts
     if pa.types.is_null(kind):
         return pa.nulls(len(texts))
     if pa.types.is_duration(kind):
