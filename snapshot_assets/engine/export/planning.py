@@ -233,16 +233,13 @@ class ScanPlanner(Planner):
         if self.header.single_file:
             return [scan]
         if self.split_by is not None and (most := self.most_parts()) > 1:
-            return self._ranges(scan, size, self.split_by, most)
+            # Rows are counted: the sizes of queries are often estimated far too low.
+            spellings = Spellings(rule_of(self.schema.database), (each.name for each in scan.table.columns))
+            quantiles = self.database.quantiles(scan, spellings.of(self.split_by), most)
+            parts = min(most, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
+            return [replace(scan, part=each) for each in quantiles.ranges(parts)]
         parts = min(self.most_parts(), -(-size // SLICE_BYTES)) if size > SLICE_BYTES else 1
         return self.database.split(scan, parts) if parts > 1 else [scan]
-
-    def _ranges(self, scan: Scan, size: int, column: str, most: int) -> list[Scan]:
-        """Divide a query by rows that are counted: the sizes of queries are often estimated far too low."""
-        spellings = Spellings(rule_of(self.schema.database), (each.name for each in scan.table.columns))
-        quantiles = self.database.quantiles(scan, spellings.of(column), most)
-        parts = min(most, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
-        return [replace(scan, part=each) for each in quantiles.ranges(parts)]
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,13 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     missing = pa.array([value is None for value in values], pa.bool_())
     try:
         if pa.types.is_list(kind) or pa.types.is_map(kind):
-            return _list_from_json(values, kind, missing)
+            flat = list(chain.from_iterable(value or () for value in values))
+            offsets = pa.array([0, *accumulate(len(value or ()) for value in values)], pa.int32())
+            if pa.types.is_list(kind):
+                return pa.ListArray.from_arrays(offsets, from_json(flat, kind.value_type), type=kind, mask=missing)
+            keys = from_json([key for key, _ in flat], kind.key_type)
+            items = from_json([item for _, item in flat], kind.item_type)
+            return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=missing)
         if pa.types.is_struct(kind):
             members = [from_json([value and value[each.name] for value in values], each.type) for each in kind]
             return pa.StructArray.from_arrays(members, fields=list(kind), mask=missing)
@@ -85,16 +91,6 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     except (KeyError, TypeError, ValueError, pa.ArrowTypeError) as error:
         raise pa.ArrowInvalid(f"a value is no {kind}: {error!r}") from error
     return from_text(read, kind)
-
-
-def _list_from_json(values: Sequence[Any], kind: pa.DataType, missing: pa.Array) -> pa.Array:
-    flat = list(chain.from_iterable(value or () for value in values))
-    offsets = pa.array([0, *accumulate(len(value or ()) for value in values)], pa.int32())
-    if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(offsets, from_json(flat, kind.value_type), type=kind, mask=missing)
-    keys = from_json([key for key, _ in flat], kind.key_type)
-    items = from_json([item for _, item in flat], kind.item_type)
-    return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=missing)
 
 
 def _listed(array: pa.Array, values: pa.Array) -> pa.Array:
