@@ -108,9 +108,7 @@ class Failures(dict[int, str]):
     def report(self, done: str, tried: int) -> str:
         """Return the sentences on the chunks that did not fail, and on what retries those that did.
 
-        Args:
-            done: What became of the others, such as `loaded`.
-            tried: The number of chunks that were tried.
+        `done` is what became of the others, such as `loaded`.
         """
         others = f"The others are {done}. " if len(self) < tried else ""
         if self.transient:
@@ -130,10 +128,8 @@ def shared_jobs(
 ) -> Iterator[list[Chunk]]:
     """Group chunks into jobs, in order; a chunk of more than `JOB_BYTES` gets its own job.
 
-    Args:
-        chunks: The chunks; only those of the next job, and one more, are taken at a time.
-        size: Returns a chunk's bytes.
-        pace: Gives the most chunks of each job; None for `JOB_CHUNKS`.
+    Only the chunks of the next job, and one more, are taken at a time. A pace gives the most chunks of each job,
+    instead of `JOB_CHUNKS`.
     """
     job: list[Chunk] = []
     total = 0
@@ -214,12 +210,7 @@ def error_of(chunk: int, results: Sequence[_ChunkOutcome], tasks: int) -> Snapsh
 
 
 def first_failures(failed: Mapping[int, str], name: Callable[[int], str] = str) -> str:
-    """Return the first five causes of failures for a message, each with the chunks that it made fail.
-
-    Args:
-        failed: The text of the error of each chunk.
-        name: Names a chunk.
-    """
+    """Return the first five causes of failures for a message, each with the chunks that it made fail."""
     groups = by_cause(failed)
     more = f"; and {counted(len(groups) - _SHOWN, 'more cause')}" if len(groups) > _SHOWN else ""
     return "; ".join(f"{chunk_names(chunks, name)}: {error.rstrip('.')}" for chunks, error in groups[:_SHOWN]) + more

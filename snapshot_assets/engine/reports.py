@@ -145,11 +145,9 @@ class Reporter:
 
     @contextmanager
     def work(self, chunk: int, cancel: Callable[[], None] | None = None) -> Iterator[None]:
-        """Report one piece of work while the context is open.
+        """Report one piece of work at a chunk while the context is open.
 
-        Args:
-            chunk: The chunk that it belongs to.
-            cancel: Ends a database query that runs meanwhile; called from another thread.
+        `cancel` ends a database query that runs meanwhile; called from another thread.
 
         Raises:
             InterruptedTaskError: The driver ended it; replaces whatever error that caused.

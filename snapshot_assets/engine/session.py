@@ -74,9 +74,6 @@ def worker_python(settings: Mapping[str, str]) -> str | None:
     """Return the interpreter of a session's workers; None leaves the choice to the cluster.
 
     It is `spark.pyspark.python`, else `PYSPARK_PYTHON`, else for a local master this process's own interpreter.
-
-    Args:
-        settings: The session's settings, with its master if it is known.
     """
     chosen = settings.get(_PYTHON) or os.environ.get(PYTHON_VARIABLE)
     return chosen or (sys.executable if is_local(settings.get(MASTER, "")) else None)
@@ -173,12 +170,7 @@ def driver_addresses(spark: SparkSession) -> tuple[str, str] | None:
 
 @contextmanager
 def tagged_jobs(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Tag the Spark jobs that this thread starts until the context ends, so that `cancel_jobs` finds them.
-
-    Args:
-        spark: The session.
-        tag: Unique name.
-    """
+    """Tag the Spark jobs that this thread starts until the context ends, so that `cancel_jobs` finds them."""
     if is_classic(spark):
         spark.sparkContext.addJobTag(tag)
         spark.sparkContext.setInterruptOnCancel(True)
@@ -236,11 +228,7 @@ def _failed(cause: PythonException) -> TaskFailedError:
 
 
 def unfit(reason: str) -> TaskFailedError:
-    """Return the error of executors whose Python cannot run the tasks.
-
-    Args:
-        reason: Which interpreter, and why not.
-    """
+    """Return the error of executors whose Python cannot run the tasks."""
     return _unfit(f"Spark's executors cannot run the tasks of this package: {reason}.")
 
 

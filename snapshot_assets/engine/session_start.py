@@ -72,11 +72,7 @@ _starting = threading.Lock()
 
 
 def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session that is about to start, with those that only this process can give it.
-
-    Args:
-        chosen: Settings of the user.
-    """
+    """Return the settings of a session that is about to start, with those that only this process can give it."""
     settings, known = session_settings(chosen), settings_of_environment(os.environ)
     in_jvm_of_ours = known_master(chosen) is not None and not _connects(settings)
     ours = driver_settings(process_folder(), archive_file()) if in_jvm_of_ours else {}
@@ -216,10 +212,6 @@ def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
 
     Only for a local master: a cluster's resources are not reserved for work that may yet be refused. Whoever needs the
     session calls `start_session`, which waits for this one, and meets a failure again.
-
-    Args:
-        chosen: Settings of the user.
-        no_rows: See `start_session`.
     """
 
     def start() -> None:
@@ -241,9 +233,6 @@ def worker_python_of_others_chosen(settings: Mapping[str, str]) -> Iterator[None
 
     It waits for no other session. Without a known master it chooses nothing, unless the master can only be Spark's
     default, which is local.
-
-    Args:
-        settings: The session's settings, as far as they are known.
     """
     if (running := SparkSession.getActiveSession()) is not None:
         correct_worker_python(running)
@@ -299,11 +288,7 @@ def _set_variables(values: Mapping[str, str | None]) -> None:
 
 
 def may_differ(settings: Mapping[str, str]) -> bool:
-    """Return whether tasks may run in another environment than this process; starts no local session to know it.
-
-    Args:
-        settings: The chosen settings of the session.
-    """
+    """Return whether tasks may run in another environment than this process; starts no local session to know it."""
     settings = settings_of_environment(os.environ) | dict(settings)
     master = known_master(settings)
     return master is None or not is_local(master) or worker_python({**settings, MASTER: master}) != sys.executable

@@ -65,9 +65,6 @@ def refuse_unreachable(chosen: Mapping[str, str]) -> None:
 
     Hosts behind a proxy of the environment are not tried, and neither is YARN, whose addresses Hadoop's files have.
 
-    Args:
-        chosen: Settings of the user.
-
     Raises:
         SparkUnreachableError: Nothing answers there.
         PlanError: The address has no host or no valid port.

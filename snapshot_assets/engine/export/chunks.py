@@ -92,11 +92,6 @@ def export_chunks(
 
     Only chunks that are neither completed and whole nor adoptable are planned and read.
 
-    Args:
-        export: The run.
-        chunks: Chunk ids, in order.
-        replace_completed: Whether completed chunks are exported again.
-
     Raises:
         ExportFailedError: Some chunks failed, after all others were tried; names them.
         SupersededError: Another snapshot was started meanwhile.

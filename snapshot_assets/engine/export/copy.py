@@ -112,11 +112,8 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     """Check that a copy may be written to a location.
 
     An unfinished copy is continued: it is what a run left that was cut off. One that failed, and of which no rows were
-    committed, may also be replaced by another.
-
-    Args:
-        run: The run. One with windows adds them to a finished copy.
-        overwrite: Whether a copy that is there is deleted, once the source accepts the query.
+    committed, may also be replaced by another. A run with windows adds them to a finished copy. A copy that is to be
+    overwritten is deleted once the source accepts the query.
 
     Raises:
         DatabaseError: There is a copy to delete, and the source refuses the query; nothing is deleted.

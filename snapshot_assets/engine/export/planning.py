@@ -305,11 +305,7 @@ def open_source(
 ) -> Iterator[Source]:
     """Open a source, and hold its current state until the context ends, if it supports that.
 
-    Args:
-        address: Alias and URI.
-        session: Returns the Spark session; called only for a Spark catalog.
-        most_parts: Returns the most slices of one table's scan.
-        split_by: Column by whose ranges the rows of a query are read.
+    The session is started only for a Spark catalog.
 
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.

@@ -66,10 +66,6 @@ def checked_schemas(
 def require_table_assets(plan: Plan, schema: DatabaseSchema) -> None:
     """Refuse names in `table_assets` of which no rows are exported.
 
-    Args:
-        plan: A plan that lists tables there, or not.
-        schema: What the plan exports.
-
     Raises:
         PlanError: The source has no such table, or the plan leaves it out.
     """
@@ -88,14 +84,7 @@ def check_rows(
 ) -> None:
     """Note the values of rows to export that cannot be exported, and rows outside the range if the plan forbids them.
 
-    It reads the rows once, by one query for each table.
-
-    Args:
-        source: The open source.
-        plan: The plan, its range resolved.
-        schema: The exported tables.
-        state: The state of the existing snapshot, whose completed windows are not read; None for a new one.
-        refusals: Collects what is found.
+    It reads the rows once, by one query for each table, except those of windows that are completed in `state`.
     """
     if plan.schema_only:
         return

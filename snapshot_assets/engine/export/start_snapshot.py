@@ -56,13 +56,7 @@ def partition_columns(plan: Plan, table: Table, database: str) -> tuple[str, ...
 
 
 def spelled_plan(plan: Plan, source: SchemaSource, schema: DatabaseSchema) -> Plan:
-    """Return a plan with the names of schemas, tables and columns as the source's catalog spells them.
-
-    Args:
-        plan: A plan that the source accepts.
-        source: The open source.
-        schema: What the plan exports.
-    """
+    """Return a plan that the source accepts, with names of schemas, tables and columns as the source spells them."""
     fields = plan.spelled(source.spelled(plan.selection))
     if plan.partition_by:
         [table] = schema.tables
@@ -134,12 +128,7 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
 
 
 def next_export(plan: Plan, exported_until: datetime | None) -> datetime | None:
-    """Return from when on a continuous plan's next window can be exported; None if that is after the year 9999.
-
-    Args:
-        plan: A continuous plan.
-        exported_until: The end of the last exported window; None if none is exported.
-    """
+    """Return from when on a continuous plan's next window can be exported; None if that is after the year 9999."""
     start = exported_until or plan.start_time
     assert start is not None
     try:
@@ -149,12 +138,7 @@ def next_export(plan: Plan, exported_until: datetime | None) -> datetime | None:
 
 
 def open_windows_text(windows: Iterable[Window], now: datetime) -> str | None:
-    """Return a sentence that names the exported windows that have not closed; None if all have.
-
-    Args:
-        windows: Windows of a fixed range, in order.
-        now: The current time.
-    """
+    """Return a sentence that names the windows of a fixed range, in order, that have not closed; None if all have."""
     still_open = [window for window in windows if window.end > now]
     if not still_open:
         return None
@@ -168,14 +152,9 @@ def open_windows_text(windows: Iterable[Window], now: datetime) -> str | None:
 def start_snapshot(
     catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False, fixed_tables: bool = False
 ) -> rules.SchemaContent:
-    """Start the snapshot, or extend and complete the existing one.
+    """Start the snapshot, or extend and complete the existing one; `force` starts another in its place.
 
-    Args:
-        catalog: The location, opened for writing.
-        header: The plan's header.
-        schema: The source's schema.
-        force: Start a new snapshot in place of the existing one.
-        fixed_tables: Refuse tables other than those of the finished chunks.
+    `fixed_tables` refuses tables other than those of the finished chunks.
 
     Returns:
         The schema's documents, which the log now names.
@@ -233,11 +212,7 @@ def _check_same_cut(catalog: Catalog, schema: DatabaseSchema, fixed_tables: bool
 def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None, now: datetime) -> Plan:
     """Fill in the ends that a plan omits: from the existing snapshot, else from the source and the clock.
 
-    Args:
-        plan: A plan that may omit its ends.
-        existing: Header of the snapshot at its location.
-        bounds: Earliest and latest time in the source; None if it has no timed row.
-        now: The current time.
+    `bounds` are the earliest and latest time in the source; None if it has no timed row.
 
     Returns:
         The plan with both ends. For a source without timed rows, the range is the second before `now`.

@@ -40,10 +40,7 @@ def true_rows(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) 
 def evaluate(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
     """Return a predicate's value for each row: true, false or NULL.
 
-    Args:
-        predicate: The predicate.
-        columns: The columns that it uses, in the types of its literals; see `predicates.columns_of`.
-        rows: Number of rows.
+    The columns have the types of its literals; see `predicates.columns_of`.
     """
     match predicate:
         case Comparison():
@@ -113,10 +110,7 @@ def _text(schema: pa.Schema) -> str:
 def pieces(batch: pa.RecordBatch, limit: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
     """Split a batch in halves until each is small enough: rows may differ in width by orders of magnitude.
 
-    Args:
-        batch: The rows.
-        limit: Most bytes of a piece in Arrow's memory; a single larger row is a piece.
-        rows: Most rows of a piece; None for any number.
+    A piece has at most `limit` bytes in Arrow's memory, unless it is a single row, and at most `rows` rows.
     """
     if batch.num_rows == 1 or (batch.nbytes <= limit and (rows is None or batch.num_rows <= rows)):
         yield batch

@@ -89,12 +89,7 @@ class TextSchema:
 
 
 def text_schemas(header: Header | None, documents: Mapping[int, DatabaseSchema]) -> TextOf:
-    """Return the function that finds the schemas of a snapshot's text files.
-
-    Args:
-        header: The snapshot's header.
-        documents: The schemas of the files, by id; may be empty for Parquet.
-    """
+    """Return the function that finds the schemas of a snapshot's text files; for Parquet there may be no documents."""
     found: dict[tuple[int, str, str], TextSchema] = {}
     written = format_of(header)
 

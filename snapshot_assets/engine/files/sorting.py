@@ -33,10 +33,7 @@ def sorted_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows in ascending order of a time, NULLs last; rows of one time keep their order within a run.
 
-    Args:
-        batches: The rows, all of one schema.
-        column: A column of times; see `is_time`.
-        run_bytes: Most bytes of a run.
+    All are of one schema, and the column is of times; see `is_time`.
     """
     runs = _runs(batches, column, run_bytes)
     first = next(runs, None)

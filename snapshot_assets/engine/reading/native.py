@@ -199,11 +199,7 @@ class NativeRead:
 
 
 def plan_native(read: TableRead, root: str) -> NativeRead:
-    """Plan to read a table by Spark's own reader.
-
-    Args:
-        read: What to read.
-        root: The location's path for Hadoop, not percent-encoded.
+    """Plan to read a table by Spark's own reader, below a root in Hadoop's form, not percent-encoded.
 
     Raises:
         InexpressibleError: Spark's reader might return other rows or types; says why.

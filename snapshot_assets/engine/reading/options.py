@@ -67,11 +67,7 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions]) -> ReadOptions:
-    """Parse the options of a read.
-
-    Args:
-        given: Spark's options, names in lower case.
-        storage: Storage options by URI scheme; the given options override them.
+    """Parse Spark's options of a read, with names in lower case; they override the storage options of their scheme.
 
     Raises:
         PlanError: An option is unknown, missing or wrong.
@@ -155,10 +151,7 @@ def _time(name: str, text: str | None) -> datetime | None:
 
 
 def parse_versions(text: str | None) -> dict[str, str] | None:
-    """Return the version of each writer of a federation.
-
-    Args:
-        text: Such as `3837527170=12, 2815898179=tag:friday`; None for the newest version of each.
+    """Return the version of each writer of a federation, such as of `3837527170=12, 2815898179=tag:friday`.
 
     Raises:
         PlanError: The text is invalid.

@@ -70,12 +70,8 @@ def file_parts(
 ) -> list[FilePart]:
     """Return the parts to read for the rows of a table of the newest schema, by chunk and path.
 
-    Args:
-        state: The state.
-        table: The table.
-        documents: The schemas of the files, by id; used only for text files, with a time range or with tombstones.
-        time_range: None for all rows, also those without a time.
-        dropped: Whether to include files that are deleted whole.
+    The documents are used only for text files, with a time range or with tombstones. Without a time range, rows without
+    a time are read too. Files that are deleted whole are included if they are to be (`dropped`).
 
     Raises:
         PlanError: A time that is carried as text would have to filter rows.

@@ -156,12 +156,9 @@ def from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def joined(*parts: pa.Array | str, separator: str = "", wide: bool = False) -> pa.Array:
-    """Join texts row by row; NULL if one of them is NULL.
+    """Join texts row by row; NULL if one of them is NULL. A part that is one text is in each row.
 
-    Args:
-        parts: Arrays of texts, and texts that are the same in each row.
-        separator: What is put between them.
-        wide: Whether the result may have more than 2 GiB.
+    Only a `wide` result may have more than 2 GiB.
     """
     wide = wide or any(pa.types.is_large_string(part.type) for part in parts if not isinstance(part, str))
     kind = pa.large_string() if wide else pa.string()
