@@ -41,13 +41,9 @@ def attempt_chunks(
     attempt: Callable[[Sequence[Chunk]], Iterable[AnyOutcome]],
     policy: RetryPolicy,
 ) -> list[AnyOutcome]:
-    """Process chunks; those with a transient failure are retried by themselves.
+    """Process chunks; those with a transient failure are retried by themselves, until `stop` is set.
 
-    Args:
-        chunks: The chunks.
-        stop: Set to prevent further attempts.
-        attempt: Tries some of them once, and yields the outcome of each, in order.
-        policy: How often, and after which waits.
+    `attempt` tries some of them once, and yields the outcome of each, in order.
 
     Returns:
         The last outcome of each chunk; chunks without one were stopped before.

@@ -255,14 +255,7 @@ def task_frame(
     schema: StructType | str,
     read: Callable[[_Item], Iterator[pa.RecordBatch]],
 ) -> DataFrame:
-    """Return a DataFrame of the rows that tasks read, one task an item.
-
-    Args:
-        spark: The session.
-        items: The items. Each task unpacks its own one alone, of as many as there are.
-        schema: Schema of the rows.
-        read: Yields the rows of one item, in a task.
-    """
+    """Return a DataFrame of the rows that tasks read, one task an item; each unpacks its own item alone."""
     shared = tuple(map(cloudpickle.dumps, items))
 
     def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

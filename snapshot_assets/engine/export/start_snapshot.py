@@ -80,12 +80,7 @@ def skipped_text(tables: Sequence[TableName]) -> str:
 def header_of(plan: Plan, schemas: Sequence[str], source: DatabaseAddress, written: Plan, now: datetime) -> Header:
     """Return the header of a snapshot that a plan starts.
 
-    Args:
-        plan: The plan, its range resolved.
-        schemas: The source's schemas.
-        source: The source.
-        written: The plan as the user wrote it, which may omit its ends.
-        now: The current time, for the last closed window of a continuous plan.
+    Its range is resolved in the plan, and not in the `written` one; `now` decides on the last closed window.
     """
     end = plan.end_time if plan.range_kind == "once" else closed_end(plan, now)
     by_windows = bool(plan.source_asset) or (plan.kind == "query" and plan.windowed)  # then there is no chunk 0

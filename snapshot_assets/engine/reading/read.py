@@ -112,11 +112,7 @@ def hadoop_root(spark: SparkSession, location: Location, options: StoreOptions) 
 
     Folders are reached: reading one is refused unless Spark's tasks run on this machine. A store is reached if the
     session's Hadoop knows its scheme, and the read names no endpoint and no credentials, of which Hadoop knows nothing.
-
-    Args:
-        spark: The session.
-        location: The location.
-        options: Storage options of the read; the environment completes them.
+    The environment completes the options.
     """
     if location.scheme == FILE:
         return f"file://{location.local_path}"
