@@ -114,9 +114,10 @@ def export_chunks(
         pending = [chunk for chunk in pending if chunk not in adopted]
     provenance = replace(export.task.provenance, tombstones_through=0)  # rows that were deleted stay deleted
     repairing = replace(export, task=replace(export.task, provenance=provenance))
-    read = _read(export, pending, "replaced" if replace_completed else "exported", failed)
+    status = "replaced" if replace_completed else "exported"
+    works = (export, pending, status), (repairing, list(damaged), "repaired")
     tried = 0  # chunks that were complete before are not counted
-    for outcomes in chain(read, _read(repairing, list(damaged), "repaired", failed)):
+    for outcomes in chain.from_iterable(_read(*each, failed) for each in works):
         tried += sum(each.counted for each in outcomes)
         yield [replace(each, faults=damaged.get(each.chunk, ())) for each in outcomes]
 
