@@ -98,12 +98,11 @@ def _run(
     recorder = run.export_recorder(configuration, located)
 
     def report(outcomes: Sequence[Outcome], state: State) -> None:
-        for outcome in outcomes:
-            watch.outcome(outcome)
+        text = watch.committed(outcomes)
         if recorder is not None:
             recorder.copied_windows(outcomes, state)
-        if committed := [outcome for outcome in outcomes if outcome.status != "present"]:
-            run.log(watch.committed(committed))
+        if text:
+            run.log(text)
 
     windows = [window.id for window in windows_of(plan, now)] if plan.windowed else []
     with opened_export_run(run, configuration, located, started=now) as export_run:

@@ -7,16 +7,14 @@ it does not fit, because Java, Spark's jars or the class path have changed, star
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from snapshot_assets.engine.session import send_package
+from snapshot_assets.engine.session import same_rows, send_package
 from snapshot_assets.engine.session_settings import API_MODE_VARIABLE, DEFAULT_JAVA_OPTIONS, GATEWAY
 from snapshot_assets.engine.session_start import ARCHIVE_VARIABLE, archive_file, running_session, start_session
 from snapshot_assets.errors import PlanError
@@ -67,16 +65,12 @@ def _dump(file: Path, rows: Path) -> None:
         raise PlanError(f"{_NO_ARCHIVE} ({error})") from None
     try:
         ids = send_package(spark).range(0, 8, 1, 2)  # runs what exports, imports and compactions run
-        ids.mapInArrow(_same, "id long").write.parquet(str(rows))
+        ids.mapInArrow(same_rows, "id long").write.parquet(str(rows))
         spark.read.parquet(str(rows)).groupBy("id").count().toArrow()
     finally:
         _stop(spark)
     if not file.exists():
         raise PlanError(_NO_ARCHIVE)
-
-
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
 
 
 def _stop(spark: SparkSession) -> None:

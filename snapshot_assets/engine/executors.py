@@ -48,10 +48,7 @@ _reported: WeakSet[SparkSession] = WeakSet()
 def reporting_waits(spark: SparkSession, *, short: bool = False) -> Iterator[None]:
     """Log a warning, once for a session, if the Spark job of the context waits for cores.
 
-    Args:
-        spark: The session.
-        short: Whether the job is short once it has a core. Only this shows that a job of Spark Connect waits, whose
-            executors are not known.
+    Only a job that is short once it has a core shows that Spark Connect waits, whose executors are not known.
     """
     if runs_in_driver(spark) or not (short or is_classic(spark)):
         yield
@@ -94,12 +91,7 @@ _checked: WeakKeyDictionary[SparkSession, frozenset[str]] = WeakKeyDictionary()
 
 
 def modules_of_tasks(store: ObjectStore, *uris: str) -> tuple[str, ...]:
-    """Return the modules that tasks import for a store and for databases, beside those that all tasks import.
-
-    Args:
-        store: The store that tasks read or write.
-        uris: URIs of the sources and targets.
-    """
+    """Return the modules that tasks import for a store and for databases, beside those that all tasks import."""
     libraries = (getattr(store, "library", None),)
     drivers = chain.from_iterable(DRIVERS.get(kind, ()) for kind in map(kind_of, uris))
     return (type(store).__module__, *filter(None, libraries), *dict.fromkeys(drivers))
@@ -108,11 +100,8 @@ def modules_of_tasks(store: ObjectStore, *uris: str) -> tuple[str, ...]:
 def prepare_session(spark: SparkSession, modules: Sequence[str] = ()) -> SparkSession:
     """Check a session for writing rows, and send this package to its executors once.
 
-    Executors need the same Python and the dependencies, not this package.
-
-    Args:
-        spark: The session.
-        modules: Modules that its tasks import beside those of all tasks; see `modules_of_tasks`.
+    Executors need the same Python and the dependencies, not this package. Further modules of its tasks are those of
+    `modules_of_tasks`.
 
     Raises:
         TaskFailedError: The session's time zone is not UTC, so timestamps would shift; or its executors cannot run the
@@ -133,10 +122,6 @@ def python_of_tasks(spark: SparkSession, modules: Sequence[str] = ()) -> TaskPyt
     """Run one task that imports what tasks need, and return its interpreter.
 
     It is no task of Arrow batches, which an interpreter without pyarrow could not start.
-
-    Args:
-        spark: A session that has this package.
-        modules: See `prepare_session`.
 
     Raises:
         TaskFailedError: The interpreter lacks a module, does not exist, or has another minor version.

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -19,7 +18,6 @@ from snapshot_assets.errors import (
     TaskLostError,
     TransientError,
 )
-from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted
 
@@ -65,16 +63,6 @@ class MapRunner(Protocol):
     def interrupt(self) -> None:
         """Let running calls and jobs end soon, with an error; further ones end at once."""
 
-    def jobs(self, spark: Any) -> AbstractContextManager[None]:
-        """Let `interrupt` end the Spark jobs that this thread starts until the context ends.
-
-        Args:
-            spark: The session.
-
-        Raises:
-            InterruptedTaskError: The run was interrupted.
-        """
-
     def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
         """Call a function with every item and return all that the calls yielded."""
 
@@ -89,27 +77,6 @@ class _ChunkOutcome(Protocol):
     @property
     def error(self) -> SnapshotError | None:
         """The error of a failed chunk; None if it succeeded."""
-
-
-class FileSums:
-    """Sums of data files."""
-
-    files: tuple[DataFile, ...]
-
-    @property
-    def counted(self) -> bool:
-        """Whether people count the chunk."""
-        return True
-
-    @property
-    def rows(self) -> int:
-        """Rows of the files."""
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(file.bytes for file in self.files)
 
 
 class Failures(dict[int, str]):
@@ -141,9 +108,7 @@ class Failures(dict[int, str]):
     def report(self, done: str, tried: int) -> str:
         """Return the sentences on the chunks that did not fail, and on what retries those that did.
 
-        Args:
-            done: What became of the others, such as `loaded`.
-            tried: The number of chunks that were tried.
+        `done` is what became of the others, such as `loaded`.
         """
         others = f"The others are {done}. " if len(self) < tried else ""
         if self.transient:
@@ -155,7 +120,7 @@ class Failures(dict[int, str]):
 
 
 Chunk = TypeVar("Chunk")
-Outcome = TypeVar("Outcome", bound=_ChunkOutcome)
+AnyOutcome = TypeVar("AnyOutcome", bound=_ChunkOutcome)
 
 
 def shared_jobs(
@@ -163,10 +128,8 @@ def shared_jobs(
 ) -> Iterator[list[Chunk]]:
     """Group chunks into jobs, in order; a chunk of more than `JOB_BYTES` gets its own job.
 
-    Args:
-        chunks: The chunks; only those of the next job, and one more, are taken at a time.
-        size: Returns a chunk's bytes.
-        pace: Gives the most chunks of each job; None for `JOB_CHUNKS`.
+    Only the chunks of the next job, and one more, are taken at a time. A pace gives the most chunks of each job,
+    instead of `JOB_CHUNKS`.
     """
     job: list[Chunk] = []
     total = 0
@@ -183,13 +146,13 @@ def shared_jobs(
 
 
 def side_by_side(
-    run: Callable[[list[Chunk], threading.Event], Sequence[Outcome]],
+    run: Callable[[list[Chunk], threading.Event], Sequence[AnyOutcome]],
     jobs: Iterable[list[Chunk]],
     parallelism: Callable[[], int],
     name: str,
     failed: Failures,
     interrupt: Callable[[], None],
-) -> Iterator[Sequence[Outcome]]:
+) -> Iterator[Sequence[AnyOutcome]]:
     """Run jobs and yield the outcomes of each job's chunks when it finishes.
 
     An error that a job raises, rather than returns, and an interruption end all jobs: no further ones start, running
@@ -209,7 +172,7 @@ def side_by_side(
     if first is None:
         return
     stop, most = threading.Event(), parallelism()
-    running: set[Future[Sequence[Outcome]]] = set()
+    running: set[Future[Sequence[AnyOutcome]]] = set()
     with ThreadPoolExecutor(most, thread_name_prefix=name) as pool:
         try:
             for job in chain([first], todo):
@@ -228,7 +191,7 @@ def side_by_side(
             raise
 
 
-def _outcomes(done: Iterable[Future[Sequence[Outcome]]], failed: Failures) -> Iterator[Sequence[Outcome]]:
+def _outcomes(done: Iterable[Future[Sequence[AnyOutcome]]], failed: Failures) -> Iterator[Sequence[AnyOutcome]]:
     for future in done:
         outcomes = future.result()
         for each in outcomes:
@@ -247,12 +210,7 @@ def error_of(chunk: int, results: Sequence[_ChunkOutcome], tasks: int) -> Snapsh
 
 
 def first_failures(failed: Mapping[int, str], name: Callable[[int], str] = str) -> str:
-    """Return the first five causes of failures for a message, each with the chunks that it made fail.
-
-    Args:
-        failed: The text of the error of each chunk.
-        name: Names a chunk.
-    """
+    """Return the first five causes of failures for a message, each with the chunks that it made fail."""
     groups = by_cause(failed)
     more = f"; and {counted(len(groups) - _SHOWN, 'more cause')}" if len(groups) > _SHOWN else ""
     return "; ".join(f"{chunk_names(chunks, name)}: {error.rstrip('.')}" for chunks, error in groups[:_SHOWN]) + more

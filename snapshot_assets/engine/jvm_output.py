@@ -24,11 +24,7 @@ _NOTICE = re.compile(r"WARNING: (?!.*(?:exception|error)).*|(?:NOTE: )?Picked up
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, which a session then uses.
-
-    Args:
-        settings: Settings of the session.
-    """
+    """Start the JVM of this process with the settings of a session, which then uses it."""
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with SparkContext._lock, _logged() as pipe, _ended_on_failure():  # other starts of a session wait for this JVM
         gateway = launch_gateway(conf, {"stderr": pipe, "process_group": 0})  # type: ignore[no-untyped-call]

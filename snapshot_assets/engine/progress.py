@@ -148,14 +148,19 @@ class Progress:
             f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s{stage}"
         )
 
-    def committed(self, outcomes: Sequence[FinishedChunk]) -> str:
-        """Return a sentence on chunks that were just committed, with the rate so far and the time left.
+    def committed(self, outcomes: Sequence[FinishedChunk]) -> str | None:
+        """Count finished chunks.
 
-        Args:
-            outcomes: The outcomes of the chunks, which are counted already.
+        Returns:
+            A sentence on those that were just committed, with the rate so far and the time left; None if all were
+            complete before.
         """
-        found = self.totals()
-        chunks = [outcome.chunk for outcome in outcomes if outcome.counted]
+        for outcome in outcomes:
+            self.outcome(outcome)
+        outcomes = [outcome for outcome in outcomes if outcome.status != "present"]
+        if not outcomes:
+            return None
+        found, chunks = self.totals(), [outcome.chunk for outcome in outcomes if outcome.counted]
         if not chunks:
             return "Chunk 0 is empty: there is no row of a table without a time index, and none without a time."
         which = (

@@ -134,27 +134,20 @@ class Reporter:
         self._finished: list[Report] = []
         self._cancel: Callable[[], None] | None = None
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the driver wants the task to end."""
-        return self._stopped.is_set()
-
     def check(self) -> None:
         """End the task if the driver wants that.
 
         Raises:
             InterruptedTaskError: It does.
         """
-        if self.stopped:
+        if self._stopped.is_set():
             raise InterruptedTaskError("The run was interrupted.")
 
     @contextmanager
     def work(self, chunk: int, cancel: Callable[[], None] | None = None) -> Iterator[None]:
-        """Report one piece of work while the context is open.
+        """Report one piece of work at a chunk while the context is open.
 
-        Args:
-            chunk: The chunk that it belongs to.
-            cancel: Ends a database query that runs meanwhile; called from another thread.
+        `cancel` ends a database query that runs meanwhile; called from another thread.
 
         Raises:
             InterruptedTaskError: The driver ended it; replaces whatever error that caused.
@@ -167,7 +160,7 @@ class Reporter:
         except Exception as error:
             with self._lock:  # what failed counts no more
                 self._report = Report(self._report.work, chunk)
-            if self.stopped:
+            if self._stopped.is_set():
                 raise InterruptedTaskError("The run was interrupted.") from error
             raise
         finally:
@@ -179,14 +172,11 @@ class Reporter:
         """Yield batches and count them."""
         for batch in batches:
             self.check()
-            self._add(rows=batch.num_rows, bytes=batch.nbytes)
+            self.add(rows=batch.num_rows, bytes=batch.nbytes)
             yield batch
 
-    def file_finished(self) -> None:
-        """Count a file."""
-        self._add(files=1)
-
-    def _add(self, **counts: int) -> None:
+    def add(self, **counts: int) -> None:
+        """Count rows, bytes or files, by the names of a report's fields."""
         with self._lock:
             report = asdict(self._report)
             self._report = replace(self._report, **{name: report[name] + count for name, count in counts.items()})

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from snapshot_assets.engine.jobs import Chunk, Outcome, by_cause, chunk_names
+from snapshot_assets.engine.jobs import AnyOutcome, Chunk, by_cause, chunk_names
 from snapshot_assets.errors import TransientError
 from snapshot_assets.format.scrub import scrub
 
@@ -38,21 +38,17 @@ class RetryPolicy:
 def attempt_chunks(
     chunks: Iterable[Chunk],
     stop: threading.Event,
-    attempt: Callable[[Sequence[Chunk]], Iterable[Outcome]],
+    attempt: Callable[[Sequence[Chunk]], Iterable[AnyOutcome]],
     policy: RetryPolicy,
-) -> list[Outcome]:
-    """Process chunks; those with a transient failure are retried by themselves.
+) -> list[AnyOutcome]:
+    """Process chunks; those with a transient failure are retried by themselves, until `stop` is set.
 
-    Args:
-        chunks: The chunks.
-        stop: Set to prevent further attempts.
-        attempt: Tries some of them once, and yields the outcome of each, in order.
-        policy: How often, and after which waits.
+    `attempt` tries some of them once, and yields the outcome of each, in order.
 
     Returns:
         The last outcome of each chunk; chunks without one were stopped before.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[AnyOutcome] = []
     waits = policy.waits()
     todo = list(chunks)
     while todo and not stop.is_set():

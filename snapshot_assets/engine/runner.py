@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -40,10 +40,6 @@ class InlineRunner:
 
     def interrupt(self) -> None:
         """Do nothing: tasks run in the thread that is interrupted."""
-
-    def jobs(self, _: Any) -> AbstractContextManager[None]:
-        """Do nothing; see `interrupt`."""
-        return nullcontext()
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
         """Call a function with every item; see `SparkRunner.map`."""
@@ -111,6 +107,9 @@ class SparkRunner:
     def run_frames(self, task: Task, work: ChunkWork) -> Iterable[Outcome]:
         """Write a chunk's DataFrames; each partition writes its own files. See `Runner.run_frames`."""
         spark, driver = self._started()
+        if work.check is not None:
+            with self._jobs(spark):
+                work.check()
         for table, frame in work.frames:
             write = partial(_write_frame, task, work.chunk, work.window, table, driver)
             yield from self._collect(spark, frame.mapInArrow(write, _RESULT))
@@ -144,12 +143,12 @@ class SparkRunner:
         raise _interrupted_error()
 
     def _collect(self, spark: SparkSession, frame: DataFrame) -> list[Any]:
-        with self.jobs(spark), spark_errors():
+        with self._jobs(spark), spark_errors():
             return [pickle.loads(bytes(row["result"])) for row in frame.collect()]
 
     @contextmanager
-    def jobs(self, spark: SparkSession) -> Iterator[None]:
-        """Let `interrupt` end the Spark jobs of this thread until the context ends; see `MapRunner`."""
+    def _jobs(self, spark: SparkSession) -> Iterator[None]:
+        """Let `interrupt` end the Spark jobs that this thread starts until the context ends."""
         if self._interrupted:
             raise _interrupted_error()
         with tagged_jobs(spark, self._tag), reporting_waits(spark):

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -74,9 +74,6 @@ def worker_python(settings: Mapping[str, str]) -> str | None:
     """Return the interpreter of a session's workers; None leaves the choice to the cluster.
 
     It is `spark.pyspark.python`, else `PYSPARK_PYTHON`, else for a local master this process's own interpreter.
-
-    Args:
-        settings: The session's settings, with its master if it is known.
     """
     chosen = settings.get(_PYTHON) or os.environ.get(PYTHON_VARIABLE)
     return chosen or (sys.executable if is_local(settings.get(MASTER, "")) else None)
@@ -173,12 +170,7 @@ def driver_addresses(spark: SparkSession) -> tuple[str, str] | None:
 
 @contextmanager
 def tagged_jobs(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Tag the Spark jobs that this thread starts until the context ends, so that `cancel_jobs` finds them.
-
-    Args:
-        spark: The session.
-        tag: Unique name.
-    """
+    """Tag the Spark jobs that this thread starts until the context ends, so that `cancel_jobs` finds them."""
     if is_classic(spark):
         spark.sparkContext.addJobTag(tag)
         spark.sparkContext.setInterruptOnCancel(True)
@@ -236,11 +228,7 @@ def _failed(cause: PythonException) -> TaskFailedError:
 
 
 def unfit(reason: str) -> TaskFailedError:
-    """Return the error of executors whose Python cannot run the tasks.
-
-    Args:
-        reason: Which interpreter, and why not.
-    """
+    """Return the error of executors whose Python cannot run the tasks."""
     return _unfit(f"Spark's executors cannot run the tasks of this package: {reason}.")
 
 
@@ -267,14 +255,7 @@ def task_frame(
     schema: StructType | str,
     read: Callable[[_Item], Iterator[pa.RecordBatch]],
 ) -> DataFrame:
-    """Return a DataFrame of the rows that tasks read, one task an item.
-
-    Args:
-        spark: The session.
-        items: The items. Each task unpacks its own one alone, of as many as there are.
-        schema: Schema of the rows.
-        read: Yields the rows of one item, in a task.
-    """
+    """Return a DataFrame of the rows that tasks read, one task an item; each unpacks its own item alone."""
     shared = tuple(map(cloudpickle.dumps, items))
 
     def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -283,6 +264,11 @@ def task_frame(
                 yield from read(pickle.loads(shared[number]))
 
     return spark.range(0, len(shared), 1, max(1, len(shared))).mapInArrow(execute, schema)
+
+
+def same_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches as they are: a job that only makes Python workers start."""
+    yield from batches
 
 
 def _package_zip() -> Path:

@@ -70,12 +70,7 @@ def most_dynamic_tasks(settings: Mapping[str, str]) -> int | None:
 
 
 def session_settings(chosen: Mapping[str, str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the settings of a session that is about to start, apart from those that Spark reads itself.
-
-    Args:
-        chosen: Settings of the user, which override all others.
-        environment: Environment variables; None for the process's own.
-    """
+    """Return the settings of a session that is about to start, apart from those that Spark reads itself."""
     environment = os.environ if environment is None else environment
     known = settings_of_environment(environment)
     if REMOTE in chosen or (MASTER not in chosen and REMOTE in known):
@@ -115,11 +110,7 @@ def worker_settings(folder: Path) -> dict[str, str]:
 
 
 def known_master(chosen: Mapping[str, str]) -> str | None:
-    """Return the master of a session that is about to start; None if only the session knows it.
-
-    Args:
-        chosen: Settings of the user.
-    """
+    """Return the master of a session that is about to start; None if only the session knows it."""
     settings = session_settings(chosen)
     known = settings_of_environment(os.environ)
     elsewhere = REMOTE in settings or GATEWAY in os.environ or (REMOTE in known and MASTER not in chosen)

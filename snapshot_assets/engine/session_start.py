@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import as_file, files
@@ -25,6 +25,7 @@ from snapshot_assets.engine.session import (
     correct_worker_python,
     is_classic,
     runs_this_python,
+    same_rows,
     send_package,
     worker_python,
 )
@@ -50,7 +51,7 @@ from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 from snapshot_assets.scratch_folders import process_folder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _LOG = logging.getLogger(__name__)
 ARCHIVE_VARIABLE = "SNAPSHOTS_CLASS_ARCHIVE"
@@ -71,19 +72,23 @@ _starting = threading.Lock()
 
 
 def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session that is about to start, with those that only this process can give it.
-
-    Args:
-        chosen: Settings of the user.
-    """
+    """Return the settings of a session that is about to start, with those that only this process can give it."""
     settings, known = session_settings(chosen), settings_of_environment(os.environ)
     in_jvm_of_ours = known_master(chosen) is not None and not _connects(settings)
     ours = driver_settings(process_folder(), archive_file()) if in_jvm_of_ours else {}
     local = not LOCAL_SETTINGS.keys().isdisjoint(settings) or is_local(settings.get(MASTER, ""))
     if local:
-        ours |= _local_settings(settings, known)
+        # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
+        master = settings.get(MASTER) or known.get(MASTER, "")
+        in_process = master.partition("[")[0] == "local"
+        if in_process and worker_python({**known, **settings}) == sys.executable:
+            ours |= _DAEMON
+        if in_process and GATEWAY not in os.environ:  # that JVM runs already
+            ours |= worker_settings(process_folder())
     if (in_jvm_of_ours or local) and not has_log_settings(os.environ):
-        ours |= _java_options()
+        # The driver logs errors, and warnings where this package logs information.
+        level = f" -D{_LOG_LEVEL}=warn" if _LOG.isEnabledFor(logging.INFO) else ""
+        ours[JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={_log_configuration()}{level}"
     return {name: value for name, value in ours.items() if name not in known} | settings
 
 
@@ -92,24 +97,6 @@ def archive_file() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     default = f"{cache}/snapshot_assets/spark-{pyspark.__version__}.jsa"
     return Path(os.environ.get(ARCHIVE_VARIABLE) or default).absolute()
-
-
-def _local_settings(settings: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that this process can give to a session whose tasks run on this machine."""
-    # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
-    master = settings.get(MASTER) or known.get(MASTER, "")
-    in_process = master.partition("[")[0] == "local"
-    preloaded = in_process and worker_python({**known, **settings}) == sys.executable
-    ours = dict(_DAEMON) if preloaded else {}
-    if in_process and GATEWAY not in os.environ:  # that JVM runs already
-        ours |= worker_settings(process_folder())
-    return ours
-
-
-def _java_options() -> dict[str, str]:
-    """Return the options that configure the driver's log: errors, and warnings where this package logs information."""
-    level = f" -D{_LOG_LEVEL}=warn" if _LOG.isEnabledFor(logging.INFO) else ""
-    return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={_log_configuration()}{level}"}
 
 
 @cache
@@ -147,7 +134,8 @@ def start_session(chosen: Mapping[str, str], *, no_rows: bool = False) -> SparkS
 
 def _started(settings: Mapping[str, str]) -> SparkSession:
     try:
-        if _starts_jvm(settings):
+        # A JVM of this process: it has none yet, and the session is no Connect client.
+        if SparkContext._gateway is None and known_master(settings) is not None and not _connects(settings):
             start_jvm(settings)
         spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except ImportError as error:  # PySpark checks for the packages of Connect only now
@@ -175,11 +163,6 @@ def _give_up_soon(spark: SparkSession) -> None:
     spark.client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES)])
     if _RELEASES_AT_EXIT not in os.environ:
         atexit.register(spark.client.close)
-
-
-def _starts_jvm(settings: Mapping[str, str]) -> bool:
-    """Return whether a session starts a JVM of this process: it has none yet, and the session is no Connect client."""
-    return SparkContext._gateway is None and known_master(settings) is not None and not _connects(settings)
 
 
 def _connects(settings: Mapping[str, str]) -> bool:
@@ -229,17 +212,13 @@ def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
 
     Only for a local master: a cluster's resources are not reserved for work that may yet be refused. Whoever needs the
     session calls `start_session`, which waits for this one, and meets a failure again.
-
-    Args:
-        chosen: Settings of the user.
-        no_rows: See `start_session`.
     """
 
     def start() -> None:
         try:
             spark = send_package(start_session(chosen, no_rows=no_rows))
             if runs_this_python(spark):  # another one is checked before it runs anything
-                spark.range(0, 1, 1, 1).mapInArrow(_same, "id long").collect()
+                spark.range(0, 1, 1, 1).mapInArrow(same_rows, "id long").collect()
         except Exception as error:  # the work itself meets it again, and reports it
             _LOG.info("Spark could not start early: %s", error)
 
@@ -248,19 +227,12 @@ def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
     threading.Thread(target=start, name="spark-early-start", daemon=True).start()
 
 
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
 @contextmanager
 def worker_python_of_others_chosen(settings: Mapping[str, str]) -> Iterator[None]:
     """Choose `worker_python` for a session that other code starts inside the context, or has started before.
 
     It waits for no other session. Without a known master it chooses nothing, unless the master can only be Spark's
     default, which is local.
-
-    Args:
-        settings: The session's settings, as far as they are known.
     """
     if (running := SparkSession.getActiveSession()) is not None:
         correct_worker_python(running)
@@ -316,11 +288,7 @@ def _set_variables(values: Mapping[str, str | None]) -> None:
 
 
 def may_differ(settings: Mapping[str, str]) -> bool:
-    """Return whether tasks may run in another environment than this process; starts no local session to know it.
-
-    Args:
-        settings: The chosen settings of the session.
-    """
+    """Return whether tasks may run in another environment than this process; starts no local session to know it."""
     settings = settings_of_environment(os.environ) | dict(settings)
     master = known_master(settings)
     return master is None or not is_local(master) or worker_python({**settings, MASTER: master}) != sys.executable

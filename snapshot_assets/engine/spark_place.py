@@ -39,11 +39,7 @@ _FAILURES = {
 def refuse_local_files(name: str, to: str, database: DatabaseAddress | None, master: Callable[[], str | None]) -> None:
     """Refuse a plan whose location or database is a file of this machine, if Spark's tasks may run on others.
 
-    Args:
-        name: The plan's name.
-        to: URI of its location.
-        database: A database that its tasks open, if there is one.
-        master: Returns Spark's master, or None in a step that starts no tasks; called only if there are such files.
+    `master` returns Spark's master, or None in a step that starts no tasks; it is called only if there are such files.
 
     Raises:
         PlanError: Tasks could not open the files.
@@ -64,9 +60,6 @@ def refuse_unreachable(chosen: Mapping[str, str]) -> None:
     """Refuse to start a session at a server or master that does not answer; of several masters, one is enough.
 
     Hosts behind a proxy of the environment are not tried, and neither is YARN, whose addresses Hadoop's files have.
-
-    Args:
-        chosen: Settings of the user.
 
     Raises:
         SparkUnreachableError: Nothing answers there.

@@ -51,11 +51,7 @@ class TaskPython:
 
 
 def describe_python(modules: str) -> str:
-    """Import modules in this process, and return its `TaskPython` as JSON.
-
-    Args:
-        modules: Names of the modules, in JSON.
-    """
+    """Import modules, whose names are JSON, in this process, and return its `TaskPython` as JSON."""
     errors = [error for name in json.loads(modules) if (error := _import_error(name)) is not None]
     version = ".".join(map(str, sys.version_info[:3]))
     return json.dumps(asdict(TaskPython(sys.executable, version, socket.gethostname(), tuple(dict.fromkeys(errors)))))

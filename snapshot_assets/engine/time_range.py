@@ -91,9 +91,5 @@ def in_zone(times: pa.Array, zone: str) -> pa.Array:
     """Return times without a zone as times of a zone.
 
     Where clocks go back, a local time means the later of two instants, as in databases.
-
-    Args:
-        times: Timestamps without a zone.
-        zone: IANA zone.
     """
     return pc.assume_timezone(times, zone, ambiguous="latest", nonexistent="latest")

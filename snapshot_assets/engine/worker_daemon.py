@@ -27,10 +27,8 @@ _IMPORTS = (
 def without_zips(path: list[str]) -> list[str]:
     """Return a module search path without Spark's zips of packages that are also folders of it.
 
-    Modules of a zip have no stored bytecode: each daemon would compile them anew.
-
-    Args:
-        path: The search path. PySpark's own zip is in the folder of the installed package, of the same release.
+    Modules of a zip have no stored bytecode: each daemon would compile them anew. PySpark's own zip is of the
+    same release as the installed package, in whose folder it is.
     """
     return [entry for entry in path if not _is_installed(Path(entry), path)]
 

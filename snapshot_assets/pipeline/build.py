@@ -13,7 +13,8 @@ import dagster as dg
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_due_tag
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
-from snapshot_assets.engine.export.start_snapshot import restore_warnings, skipped_text
+from snapshot_assets.engine.export.restore_needs import restore_warnings
+from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.assets.check_results import FOUND_BY_SEAL, record_report, recording_damage

@@ -42,11 +42,13 @@ def test_every_command_that_uses_spark_works_with_executors_that_lack_the_packag
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
     fill(postgresql_server, source, rows=3 * 1440)
+    at = ("--snapshot", s3_location)
+    delete = ("catalog", "tombstone", *at, "--table", f"public.{EVENTS}", "--yes", "--where")
     copied = f"{s3_location}-copy"
     driver.run(
         session,
         ("export", "create", "--source", source, "--to", s3_location, *RANGE),
-        ("export", "verify", "--snapshot", s3_location),
+        ("export", "verify", *at),
         ("import", "--from", s3_location, "--target", target),
         ("copy", f"SELECT id, value FROM {EVENTS}", "--source", source, "--to", copied),
     )
@@ -65,36 +67,16 @@ def test_every_command_that_uses_spark_works_with_executors_that_lack_the_packag
 
     driver.run(
         session,
-        (
-            "catalog",
-            "tombstone",
-            "--snapshot",
-            s3_location,
-            "--table",
-            f"public.{EVENTS}",
-            "--where",
-            "id < 30",
-            "--yes",
-        ),
-        ("savepoint", "create", "--snapshot", s3_location),
-        (
-            "catalog",
-            "tombstone",
-            "--snapshot",
-            s3_location,
-            "--table",
-            f"public.{EVENTS}",
-            "--where",
-            "id > 4300",
-            "--yes",
-        ),
-        ("catalog", "compact", "--snapshot", s3_location),
-        ("export", "verify", "--snapshot", s3_location),
+        (*delete, "id < 30"),
+        ("savepoint", "create", *at),
+        (*delete, "id > 4300"),
+        ("catalog", "compact", *at),
+        ("export", "verify", *at),
     )
     assert live_ids(s3_server, s3_location) == list(range(30, 4301))
 
 
-@pytest.mark.parametrize("file", ["source", "location"])
+@pytest.mark.parametrize(("file", "session"), [("source", "master"), ("location", "remote")], indirect=["session"])
 def test_files_of_this_machine_are_refused_before_anything_is_written(
     file: str,
     session: dict[str, str],

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from snapshot_assets.engine.class_archive import make_archive
-from snapshot_assets.engine.session_start import ARCHIVE_VARIABLE, archive_file
+from snapshot_assets.engine.session_start import ARCHIVE_VARIABLE
 from snapshot_assets.errors import PlanError
 
 _SESSION = """
@@ -76,11 +76,3 @@ def test_a_process_whose_jvm_is_anothers_makes_none(monkeypatch: pytest.MonkeyPa
 def test_a_process_with_a_session_makes_none(spark: SparkSession) -> None:
     with pytest.raises(PlanError, match="has a Spark session"):
         make_archive()
-
-
-def test_a_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ARCHIVE_VARIABLE, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert archive_file().parent == tmp_path / "snapshot_assets"
-    monkeypatch.setenv(ARCHIVE_VARIABLE, str(tmp_path / "image.jsa"))
-    assert archive_file() == tmp_path / "image.jsa"

@@ -60,25 +60,13 @@ def test_the_resource_makes_a_session_of_connect_that_runs_tasks(tmp_path: Path)
     assert (found["closed"], found["retries"]) == (True, [6])  # a server that is gone is reported in about a minute
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_all_executors_of_a_cluster_count_as_soon_as_it_has_started(tmp_path: Path) -> None:
-    """Those of `local-cluster` are processes of their own, which register one after the other."""
-    program = """
+_ALL = """
 from snapshot_assets.engine.session import parallel_tasks
 from snapshot_assets.engine.session_start import start_session
 print(parallel_tasks(start_session({"spark.master": "local-cluster[3,1,512]", "spark.executor.memory": "512m"})))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == "3"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_executors_that_come_only_with_jobs_are_not_waited_for(tmp_path: Path) -> None:
-    """Dynamic allocation starts without any, as EMR's clusters do by default."""
-    program = """
+"""Executors of `local-cluster` are processes of their own, which register one after the other."""
+_DYNAMIC = """
 from snapshot_assets.engine import session
 from snapshot_assets.engine.session_start import start_session
 settings = {"enabled": "true", "minExecutors": "0", "maxExecutors": "3"}
@@ -88,6 +76,13 @@ spark = start_session(cluster | settings)
 session.executors_of = None  # whoever waits for executors counts them
 print(session.parallel_tasks(spark))
 """
+"""Dynamic allocation starts without any, as EMR's clusters do by default; they come only with jobs."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("program", "tasks"), [(_ALL, "3"), (_DYNAMIC, "6")], ids=["all", "dynamic"])
+def test_all_executors_of_a_cluster_count_as_soon_as_it_has_started(program: str, tasks: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == "6"
+    assert done.stdout.splitlines()[-1] == tasks

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.engine import executors
 from snapshot_assets.engine.executors import modules_of_tasks, prepare_session, python_of_tasks, reporting_waits
-from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import send_package
 from snapshot_assets.engine.task_python import TaskPython, describe_python
 from snapshot_assets.errors import TaskFailedError
@@ -34,19 +33,6 @@ def workers(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 
     yield with_python
     executors._checked.pop(spark, None)
-
-
-@pytest.mark.slow
-def test_executors_that_lack_packages_are_refused_with_the_remedy(
-    workers: Callable[[Path], SparkSession], bare_python: Path
-) -> None:
-    with pytest.raises(TaskFailedError) as caught:
-        SparkRunner(lambda: workers(bare_python), modules=["obstore", "duckdb"]).ready()
-    text = str(caught.value)
-    assert text.startswith(f"Spark's executors cannot run the tasks of this package: {bare_python} (Python 3.")
-    assert "google.protobuf.message, numpy, pandas, pyarrow, pydantic, obstore, duckdb. " in text
-    assert REMEDY in text
-    assert "Traceback" not in text
 
 
 @pytest.mark.slow

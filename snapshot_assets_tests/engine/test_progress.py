@@ -101,10 +101,7 @@ def test_the_time_left_is_that_of_the_chunks_that_take_time(monkeypatch: pytest.
         found.outcome(Done(chunk, 1, 1 << 30, status=status))
     assert found.pace() == (0.0, None)
     now = 30.0
-    committed = [Done(400, 1, 1 << 20), Done(401, 1, 1 << 20)]
-    for done in committed:
-        found.outcome(done)
-    assert found.pace() == ((2 << 20) / 10, 40.0)
-    assert found.committed(committed) == (
+    assert found.committed([Done(400, 1, 1 << 20), Done(401, 1, 1 << 20)]) == (
         "Committed 2 chunks from 400 to 401: 2 rows, 2.0 MiB. 402 of 410 chunks, 204.8 KiB/s, about 40 s left."
     )
+    assert found.pace() == ((2 << 20) / 10, 40.0)

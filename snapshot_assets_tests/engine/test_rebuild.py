@@ -147,8 +147,7 @@ def check(spot: Spot, before: dict[str, list[str]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("disaster", DISASTERS)
-def test_a_disaster_with_a_base_is_survived_without_consent(anywhere: Spot, disaster: str) -> None:
-    spot = anywhere
+def test_a_disaster_with_a_base_is_survived_without_consent(spot: Spot, disaster: str) -> None:
     before, state = content(spot.store), read_state(spot.store)
     DISASTERS[disaster](spot)
     done = rebuild(spot.store)
@@ -203,8 +202,8 @@ FROM_FILES: dict[str, Callable[[Spot], object]] = {
 
 @pytest.mark.parametrize("disaster", FROM_FILES)
 def test_a_disaster_without_receipts_is_survived_from_files(anywhere: Spot, disaster: str) -> None:
-    spot = anywhere
     """What their footers do not decide, such as a chunk that was exported twice, is named and exported again."""
+    spot = anywhere
     before, files = content(spot.store), read_state(spot.store).files
     FROM_FILES[disaster](spot)
     done = rebuild(spot.store, accept_undeleted=True, from_files=True)

@@ -45,7 +45,7 @@ def test_rows_bytes_and_files_are_reported_while_the_work_runs(listener: Reports
     with reporting(listener.driver), reporter().work(7):
         for _ in reporter().counted([BATCH, BATCH]):
             pass
-        reporter().file_finished()
+        reporter().add(files=1)
         until(lambda: any(each.files for each in received))
         newest = received[-1]
     assert (newest.chunk, newest.rows, newest.bytes, newest.files, newest.done) == (7, 20, 160, 1, False)

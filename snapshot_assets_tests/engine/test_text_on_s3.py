@@ -7,17 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.errors import ExportFailedError
-from snapshot_assets.format.header import FileFormat
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -26,8 +22,6 @@ from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.engine.export.test_copy import plan, run_of
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.files.text.files import FORMATS, read, same, write
-from snapshot_assets_tests.engine.files.text.test_text_files import NESTED, TYPES, array_of, values_of
 from snapshot_assets_tests.engine.reading.data_source import Load, rows, source_rows, store_options
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS
@@ -40,7 +34,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "csv": {"format": "csv", "format_options": {"header": True, "compression": "gzip"}},
     "json": {"format": "json", "format_options": {"compression": "zstd"}},
 }
-PLAIN: dict[str, dict[str, Any]] = {"parquet": {}, "csv": {"format": "csv"}, "json": {"format": "json"}}
+PLAIN: dict[str, dict[str, Any]] = {"parquet": {}, "csv": {"format": "csv"}}
 LARGE = """
     SELECT i, list_aggregate(list_transform(range(10), lambda x: sha256((i * 10 + x)::VARCHAR)), 'string_agg', '') AS t
     FROM range(40_000) AS r(i)
@@ -84,21 +78,6 @@ def test_a_snapshot_goes_to_s3_and_back(
     assert rows(load(store.uri, "main.readings", **there)) == source_rows(place, f"FROM readings WHERE {where}")
     assert duck.restore(store).finished
     assert duck.differences(place.source, {**IN_RANGE, "readings": where}) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("written", FORMATS, ids=FileFormat.text)
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_every_type_comes_back_from_s3(store: ObjectStore, written: FileFormat, data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, 4))
-    columns = {
-        f"c{number}": array_of(kind, data.draw(st.lists(st.none() | values_of(kind), min_size=count, max_size=count)))
-        for number, kind in enumerate((*TYPES, *NESTED))
-    }
-    table = pa.table(columns)
-    found = read(store, write(store, table, written), table.schema, written)
-    assert [name for name in columns if not same(found.select([name]), table.select([name]))] == []
 
 
 @pytest.mark.slow

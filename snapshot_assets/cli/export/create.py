@@ -30,7 +30,8 @@ from snapshot_assets.cli.spark import (
     start_spark_early,
 )
 from snapshot_assets.databases.open import kind_of
-from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, restore_warnings, skipped_text
+from snapshot_assets.engine.export.restore_needs import restore_warnings
+from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, skipped_text
 from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.engine.schema_history import history_warnings
 from snapshot_assets.errors import PlanError
@@ -197,13 +198,11 @@ def _move(
         for chunks, again in parts:
             with closing(export.commits(chunks, replace_completed=again)) as commits:
                 for outcomes in commits:
-                    done = [outcome for outcome in outcomes if outcome.error is None]
-                    for outcome in done:
-                        watch.outcome(outcome)
+                    text = watch.committed([outcome for outcome in outcomes if outcome.error is None])
                     if recorder is not None:
                         recorder.chunks(export, outcomes)
-                    if committed := [outcome for outcome in done if outcome.status != "present"]:
-                        run.log(watch.committed(committed))
+                    if text:
+                        run.log(text)
 
 
 def _report(

@@ -26,7 +26,7 @@ from snapshot_assets.catalog.state.pins import SavepointState
 from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.engine.compact.options import CompactionOptions
 from snapshot_assets.engine.files.read import TextOf, TextSchema, text_schemas
-from snapshot_assets.engine.jobs import FileSums
+from snapshot_assets.engine.files.target import FileSums
 from snapshot_assets.errors import (
     CompactionFailedError,
     ConflictError,

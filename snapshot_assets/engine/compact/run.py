@@ -24,15 +24,8 @@ from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan,
 from snapshot_assets.engine.export.tasks import Outcome, Provenance, write_table
 from snapshot_assets.engine.files.read import check_hash, read_batches
 from snapshot_assets.engine.files.sorting import sorted_batches
-from snapshot_assets.engine.jobs import (
-    Failures,
-    FileSums,
-    MapRunner,
-    error_of,
-    first_failures,
-    shared_jobs,
-    side_by_side,
-)
+from snapshot_assets.engine.files.target import FileSums
+from snapshot_assets.engine.jobs import Failures, MapRunner, error_of, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.engine.time_range import is_time

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 from snapshot_assets.catalog import rules
@@ -22,7 +23,8 @@ from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.objects import FEW_CHUNKS, damaged_chunks
-from snapshot_assets.engine.export.tasks import ChunkWork, Outcome, Task, hide_values, run_task, write_table
+from snapshot_assets.engine.export.hidden_values import hide_values
+from snapshot_assets.engine.export.tasks import ChunkWork, Outcome, Task, run_task, write_table
 from snapshot_assets.engine.jobs import (
     JOB_BYTES,
     Failures,
@@ -59,7 +61,7 @@ class Runner(MapRunner, Protocol):
     """Runs the tasks of an export."""
 
     def run_frames(self, task: Task, work: ChunkWork) -> Iterable[Outcome]:
-        """Write a chunk's DataFrames with the settings of a task and yield the parts' outcomes."""
+        """Check a chunk's DataFrames, write them with the settings of a task, and yield the parts' outcomes."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,6 @@ def export_chunks(
 
     Only chunks that are neither completed and whole nor adoptable are planned and read.
 
-    Args:
-        export: The run.
-        chunks: Chunk ids, in order.
-        replace_completed: Whether completed chunks are exported again.
-
     Raises:
         ExportFailedError: Some chunks failed, after all others were tried; names them.
         SupersededError: Another snapshot was started meanwhile.
@@ -115,35 +112,34 @@ def export_chunks(
             adopted.add(outcome.chunk)
             yield [outcome]
         pending = [chunk for chunk in pending if chunk not in adopted]
-    tried = 0
-    for outcomes in _read(export, pending, "replaced" if replace_completed else "exported", failed):
-        tried += sum(each.counted for each in outcomes)
-        yield outcomes
     provenance = replace(export.task.provenance, tombstones_through=0)  # rows that were deleted stay deleted
     repairing = replace(export, task=replace(export.task, provenance=provenance))
-    for outcomes in _read(repairing, list(damaged), "repaired", failed):
+    status = "replaced" if replace_completed else "exported"
+    works = (export, pending, status), (repairing, list(damaged), "repaired")
+    tried = 0  # chunks that were complete before are not counted
+    for outcomes in chain.from_iterable(_read(*each, failed) for each in works):
         tried += sum(each.counted for each in outcomes)
-        yield [replace(each, faults=damaged[each.chunk]) for each in outcomes]
-    if failed:
-        raise _failure(failed, tried, export.catalog.state)
-
-
-def _failure(failed: Failures, tried: int, state: State) -> ExportFailedError:
-    """Return the error of a run of which chunks failed; chunks that were complete before it are not counted."""
+        yield [replace(each, faults=damaged.get(each.chunk, ())) for each in outcomes]
 
     def name(chunk: int) -> str:
-        return f"{chunk} ({partition_key(state.window(chunk))})" if chunk != UNTIMED_CHUNK else str(chunk)
+        key = partition_key(export.catalog.state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
+        return f"{chunk} ({key})" if key else str(chunk)
 
-    return ExportFailedError(
-        f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed, name)}."
-        f" {failed.report('committed', tried)}",
-        **failed.attributes(),
-    )
+    if failed:
+        raise ExportFailedError(
+            f"{len(failed):,} of {counted(tried, 'chunk')} failed: {first_failures(failed, name)}."
+            f" {failed.report('committed', tried)}",
+            **failed.attributes(),
+        )
+
+
+def _files(state: State, chunk: int) -> tuple[DataFile, ...]:
+    return tuple(each.file for each in state.live_files(chunk))
 
 
 def _present(state: State, chunk: int, *, hashed: bool = False) -> Outcome:
     """Return the outcome of a chunk that was completed before."""
-    return Outcome(chunk, "present", tuple(each.file for each in state.live_files(chunk)), hashed=hashed)
+    return Outcome(chunk, "present", _files(state, chunk), hashed=hashed)
 
 
 def completed_chunks(
@@ -176,27 +172,22 @@ def _adopt(export: Export, chunks: Sequence[int]) -> Iterator[Outcome]:
 def _read(export: Export, chunks: Sequence[int], status: str, failed: Failures) -> Iterator[Sequence[Outcome]]:
     """Read chunks from the source and commit them; adds the errors of those that fail to `failed`.
 
-    Args:
-        export: The run.
-        chunks: Chunk ids, in order.
-        status: The status of chunks whose files are replaced, or `exported` where no chunk may be completed yet.
-        failed: Gets the error of each failed chunk.
+    `status` is that of chunks whose files are replaced, or `exported` where no chunk may be completed yet.
     """
     if not chunks:
         return
     state = export.catalog.state
-    replaced: dict[int, tuple[DataFile, ...]] = {}
-    if status != "exported":
-        replaced = {chunk: tuple(each.file for each in state.live_files(chunk)) for chunk in chunks}
+    replaced = {chunk: _files(state, chunk) for chunk in chunks} if status != "exported" else {}
     new = {chunk for chunk in chunks if not state.completed(chunk)}
     export.catalog.commit(rules.in_progress(export.token, chunks, export.task.provenance.run))
-    works = (
-        replace(work, replaces=replaced.get(work.chunk), status="exported" if work.chunk in new else status)
-        for work in export.plan(chunks)
-    )
+    works = export.plan(chunks)
+    if replaced:
+        works = (
+            replace(work.replacing(replaced[work.chunk]), status="exported" if work.chunk in new else status)
+            for work in works
+        )
     pace = Pace()
-    jobs = shared_jobs(works, _job_bytes, pace)
-    run = partial(_run_job, export, pace)
+    run, jobs = partial(_run_job, export, pace), shared_jobs(works, _job_bytes, pace)
     yield from side_by_side(run, jobs, export.parallelism, "export", failed, export.runner.interrupt)
 
 
@@ -206,45 +197,40 @@ def _job_bytes(work: ChunkWork) -> int:
 
 
 def _run_job(export: Export, pace: Pace, job: Sequence[ChunkWork], stop: threading.Event) -> list[Outcome]:
-    """Run one job; chunks with a transient failure are retried by themselves."""
-
-    def attempt(works: Sequence[ChunkWork]) -> Iterable[Outcome]:
-        return _commit_each(export, list(zip(works, _run_tasks(export, works), strict=True)))
-
+    """Run one job; chunks with a transient failure are retried by themselves, and failed ones recorded in the log."""
     started = time.monotonic()
-    outcomes = attempt_chunks(job, stop, attempt, export.retry)
+    outcomes = attempt_chunks(job, stop, partial(_attempt, export), export.retry)
     pace.finished(len(job), time.monotonic() - started)
     for outcome in outcomes:
-        if outcome.error is not None and not stop.is_set():
-            _record_failure(export, outcome.chunk, outcome.error)
+        # After an unknown outcome, the commit may have taken effect, and the receipt stays adoptable.
+        if outcome.error is None or stop.is_set() or isinstance(outcome.error, OutcomeUnknownError):
+            continue
+        text, run = scrub(str(outcome.error)), export.task.provenance.run
+        try:
+            export.catalog.commit(rules.fail_chunk(export.token, outcome.chunk, text, run))
+        except (SupersededError, LocationDeletedError):
+            raise
+        except SnapshotError as error:
+            _LOG.warning("The failure of chunk %s could not be recorded: %s", outcome.chunk, scrub(str(error)))
     return outcomes
 
 
 def _run_tasks(export: Export, works: Sequence[ChunkWork]) -> list[Outcome]:
     """Run the tasks of some chunks once, and return one outcome for each chunk."""
+    parts = tuple(part for work in works for part in work.parts)
+    # The parts of a chunk are a task each; small chunks are one task.
+    shares = [parts] if len(works) > 1 and parts else [(part,) for part in parts]
     try:
-        parts = list(_run_parts(export, works))
-        outcomes = [_join(export, work, [part for part in parts if part.chunk == work.chunk]) for work in works]
+        results = list(export.runner.map(run_task, [replace(export.task, works=share) for share in shares]))
+        for work in works:
+            results += export.runner.run_frames(export.task, work) if work.frames else ()
+        outcomes = [_join(export, work, [each for each in results if each.chunk == work.chunk]) for work in works]
     except SnapshotError as error:
         outcomes = [Outcome(work.chunk, "failed", error=error) for work in works]
     header = export.task.provenance.header
     if header is None or not header.hidden:
         return outcomes
     return [replace(each, error=hide_values(each.error)) if each.error is not None else each for each in outcomes]
-
-
-def _run_parts(export: Export, works: Sequence[ChunkWork]) -> Iterator[Outcome]:
-    """Run a chunk's parts as a task each, or small chunks as one task; yields the outcomes of parts."""
-    parts = tuple(part for work in works for part in work.parts)
-    shares = [parts] if len(works) > 1 and parts else [(part,) for part in parts]
-    if shares:
-        yield from export.runner.map(run_task, [replace(export.task, works=share) for share in shares])
-    for work in works:
-        if work.frames:
-            if work.check is not None:
-                with export.runner.jobs(work.frames[0][1].sparkSession):
-                    work.check()
-            yield from export.runner.run_frames(export.task, work)
 
 
 def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
@@ -281,8 +267,9 @@ def _write_empty_files(task: Task, work: ChunkWork) -> Iterator[DataFile]:
         )
 
 
-def _commit_each(export: Export, read: Sequence[tuple[ChunkWork, Outcome]]) -> list[Outcome]:
-    """Commit chunks in one transaction, or if that fails, each by itself; an error of one chunk fails only that."""
+def _attempt(export: Export, works: Sequence[ChunkWork]) -> list[Outcome]:
+    """Try some chunks once, and commit them in one transaction, or if that fails, each by itself."""
+    read = list(zip(works, _run_tasks(export, works), strict=True))
     good = [(work, outcome) for work, outcome in read if outcome.error is None]
     committed: dict[int, Outcome] = {}
     if len(good) > 1:
@@ -303,8 +290,7 @@ def _commit_one(export: Export, work: ChunkWork, outcome: Outcome) -> Outcome:
                 [outcome] = _commit(export, [(work, outcome)])
                 break
             except rules.CompactedMeanwhileError:
-                live = tuple(each.file for each in export.catalog.refresh().live_files(work.chunk))
-                work = replace(work, replaces=live)
+                work = work.replacing(_files(export.catalog.refresh(), work.chunk))
                 outcome = replace(outcome, receipt=None)  # it names the attempts that are replaced
         except (SupersededError, LocationDeletedError):
             raise
@@ -319,7 +305,7 @@ def _commit(export: Export, read: Sequence[tuple[ChunkWork, Outcome]], adopted: 
     finished = []
     for work, outcome in read:
         receipt = outcome.receipt or write_young_receipt(
-            catalog.store, provenance.receipt(outcome, work.supersedes), catalog.now()
+            catalog.store, provenance.receipt(outcome, work.superseded), catalog.now()
         )
         finished.append(
             rules.FinishedChunk(
@@ -341,18 +327,3 @@ def _commit(export: Export, read: Sequence[tuple[ChunkWork, Outcome]], adopted: 
         else _present(state, work.chunk)
         for work, outcome in read
     ]
-
-
-def _record_failure(export: Export, chunk: int, error: SnapshotError) -> None:
-    """Record in the log that a chunk failed; an error of this commit is only logged.
-
-    An unknown outcome is not recorded: the commit may have taken effect, and its receipt stays adoptable.
-    """
-    if isinstance(error, OutcomeUnknownError):
-        return
-    try:
-        export.catalog.commit(rules.fail_chunk(export.token, chunk, scrub(str(error)), export.task.provenance.run))
-    except (SupersededError, LocationDeletedError):
-        raise
-    except SnapshotError as second:
-        _LOG.warning("The failure of chunk %s could not be recorded: %s", chunk, scrub(str(second)))

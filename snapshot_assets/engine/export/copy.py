@@ -78,8 +78,11 @@ def copy(
         PlanError: A copy would be overwritten, and no window has closed.
     """
     chunks = windows if run.plan.windowed else [UNTIMED_CHUNK]
-    if overwrite and not chunks:
-        _refuse_to_replace_by_nothing(run)
+    if overwrite and not chunks and _state_of(run.store).has_snapshot:
+        raise PlanError(
+            f"No window of plan {run.plan.name!r} has closed yet, so nothing would replace the copy at {run.store.uri};"
+            " it was not deleted. Choose an earlier start_time, or run again once a window has closed."
+        )
     prepare_location(run, overwrite=overwrite)
     if not chunks and not (state := Catalog.open(run.store).state).has_snapshot:
         return Copied((), None, state)  # no window has closed yet
@@ -105,24 +108,12 @@ def copy(
         return Copied(tuple(outcomes), sealed, export.catalog.refresh())
 
 
-def _refuse_to_replace_by_nothing(run: ExportRun) -> None:
-    """Refuse to delete a copy if no window has closed that would take its place."""
-    if _state_of(run.store).has_snapshot:
-        raise PlanError(
-            f"No window of plan {run.plan.name!r} has closed yet, so nothing would replace the copy at {run.store.uri};"
-            " it was not deleted. Choose an earlier start_time, or run again once a window has closed."
-        )
-
-
 def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
     """Check that a copy may be written to a location.
 
     An unfinished copy is continued: it is what a run left that was cut off. One that failed, and of which no rows were
-    committed, may also be replaced by another.
-
-    Args:
-        run: The run. One with windows adds them to a finished copy.
-        overwrite: Whether a copy that is there is deleted, once the source accepts the query.
+    committed, may also be replaced by another. A run with windows adds them to a finished copy. A copy that is to be
+    overwritten is deleted once the source accepts the query.
 
     Raises:
         DatabaseError: There is a copy to delete, and the source refuses the query; nothing is deleted.
@@ -151,7 +142,8 @@ def prepare_location(run: ExportRun, *, overwrite: bool = False) -> None:
             objects=len(paths),
         )
     reason = _why_not(run, state)
-    if overwrite or (reason and _has_only_failed(state)):
+    only_failed = bool(state.chunks) and all(each.chunk.status == ChunkStatus.FAILED for each in state.chunks.values())
+    if overwrite or (reason and state.header is not None and only_failed):  # no row of it was ever committed
         run.check_source()
         run.runner.ready()
         delete_snapshot(store, single_writer=run.plan.single_writer)
@@ -169,12 +161,6 @@ def _state_of(store: ObjectStore) -> State:
         return Catalog.open(store).state
     except LocationDeletedError:
         return State(deleted=True)
-
-
-def _has_only_failed(state: State) -> bool:
-    """Return whether a copy was begun and failed, and no row of it was ever committed."""
-    known = [each.chunk.status for each in state.chunks.values()]
-    return state.header is not None and bool(state.header.query) and bool(known) and set(known) == {ChunkStatus.FAILED}
 
 
 def _why_not(run: ExportRun, state: State) -> str | None:

@@ -23,10 +23,7 @@ def described_frames(
 ) -> tuple[DatabaseSchema, dict[int, tuple[Frame, ...]]]:
     """Return the schema of a snapshot with the tables of DataFrames, and the DataFrames by chunk.
 
-    Args:
-        chunks: The DataFrames by chunk and table.
-        committed: The newest schema of the snapshot; empty for a new one.
-        selection: What the plan says about their columns, whose names Spark compares.
+    The tables join those of `committed`, the newest schema; Spark compares the names of the plan's columns.
 
     A column may be NULL in any of them: what Spark infers of one DataFrame says nothing of the table's others.
 

@@ -26,7 +26,8 @@ from snapshot_assets.databases.protocol.source import (
 )
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
-from snapshot_assets.engine.export.tasks import ChunkWork, Frame, hide_values, timeless_rows_error
+from snapshot_assets.engine.export.hidden_values import hide_values
+from snapshot_assets.engine.export.tasks import ChunkWork, Frame, timeless_rows_error
 from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
     ConsistencyLostError,
@@ -58,6 +59,9 @@ FEW_WINDOWS, MANY_WINDOWS = 8, 64
 RANGE_ROWS = 1000
 """Fewest rows of a query's ranges, each a Spark task, unless the rows are large."""
 
+_Counts = dict[int, dict[TableName, int]]
+"""Rows of each chunk by table."""
+
 
 @dataclass(frozen=True)
 class Planner:
@@ -82,14 +86,14 @@ class Planner:
 
     def scans(self, chunk: int) -> tuple[Scan, ...]:
         """Return a chunk's scans: every timed table's window; for chunk 0, untimed tables and rows without a time."""
-        return tuple(self._scan(table, rows) for table in self.schema.tables if (rows := self._rows(table, chunk)))
+        order_by = self.header.partition_by
+        return tuple(
+            Scan(table, rows, order_by=order_by) for table in self.schema.tables if (rows := self._rows(table, chunk))
+        )
 
     def window_text(self, chunk: int) -> str:
         """Return a chunk's window as text for footers; "" for chunk 0."""
         return str(self.state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
-
-    def _scan(self, table: Table, rows: Rows) -> Scan:
-        return Scan(table, rows, order_by=self.header.partition_by)
 
     def _rows(self, table: Table, chunk: int) -> Rows | None:
         windowed = bool(table.options.get("windowed"))
@@ -123,29 +127,22 @@ class ScanPlanner(Planner):
             SnapshotError: See `plan`.
         """
         todo, most = deque(chunks), FEW_WINDOWS
-        counts = self._counts(tuple(todo))
+        # After a count that differed, only the failed windows are read: few enough for the index that hides their rows.
+        tried = any(chunk in self.state.chunks and not self.state.completed(chunk) for chunk in todo)
+        counts: _Counts = {chunk: {} for chunk in todo}
+        for reads in self._counted_together(tuple(todo)):
+            self._count(reads, tried, counts)
         while todo:
             row = [todo.popleft()]
             while todo and len(row) < most and todo[0] == row[-1] + 1 and row[0] != UNTIMED_CHUNK:
                 row.append(todo.popleft())
             size = self._size_together(row) if len(row) > 1 and self.split_by is None else SMALL_CHUNK
             if size < SMALL_CHUNK:
-                works = [replace(self._work(chunk), size=size // len(row)) for chunk in row]
+                works = [self.plan(chunk, size // len(row)) for chunk in row]
             else:
                 works = [self.plan(chunk) for chunk in row]
             yield from (replace(work, counts=counts[work.chunk]) for work in works)
             most = min(2 * most, MANY_WINDOWS) if sum(work.size for work in works) < SMALL_CHUNK else 1
-
-    def _counts(self, chunks: Sequence[int]) -> dict[int, dict[TableName, int]]:
-        """Return the rows of each chunk by table, as the database counts them."""
-        # After a count that differed, only the failed windows are read: few enough for the index that hides their rows.
-        tried = any(chunk in self.state.chunks and not self.state.completed(chunk) for chunk in chunks)
-        counts: dict[int, dict[TableName, int]] = {chunk: {} for chunk in chunks}
-        for reads in self._counted_together(chunks):
-            for (table, read), numbers in zip(reads, self._counted(reads, tried), strict=True):
-                for chunk, number in zip(read, numbers or (), strict=numbers is not None):
-                    counts[chunk][table.table_name] = number
-        return counts
 
     def _counted_together(self, chunks: Sequence[int]) -> Iterator[list[tuple[Table, dict[int, Rows]]]]:
         """Yield tables with their rows of each chunk: many that are read as a whole together, others alone."""
@@ -160,18 +157,24 @@ class ScanPlanner(Planner):
             if read := {chunk: rows for chunk in chunks if (rows := self._rows(table, chunk))}:
                 yield [(table, read)]
 
-    def _counted(self, reads: Sequence[tuple[Table, dict[int, Rows]]], tried: bool) -> list[Sequence[int] | None]:
-        """Count rows of tables; if that fails, of each table alone."""
+    def _count(self, reads: Sequence[tuple[Table, dict[int, Rows]]], tried: bool, counts: _Counts) -> None:
+        """Add the rows of tables to `counts`, as the database counts them; if that fails, of each table alone."""
         try:
-            sets = [(table, list(read.values())) for table, read in reads]
-            return list(self.database.count_rows(sets, thorough=tried))
+            counted = list(
+                self.database.count_rows([(table, list(read.values())) for table, read in reads], thorough=tried)
+            )
         except _OF_THE_SOURCE:
             raise
         except SnapshotError as error:
-            if len(reads) > 1:
-                return [numbers for each in reads for numbers in self._counted([each], tried)]
-            _LOG.warning("Rows of %s are read without being counted: %s", reads[0][0].table_name, self._text(error))
-            return [None]
+            if len(reads) == 1:
+                _LOG.warning("Rows of %s are read without being counted: %s", reads[0][0].table_name, self._text(error))
+                return
+            for each in reads:
+                self._count([each], tried, counts)
+            return
+        for (table, read), numbers in zip(reads, counted, strict=True):
+            for chunk, number in zip(read, numbers or (), strict=numbers is not None):
+                counts[chunk][table.table_name] = number
 
     def _text(self, error: SnapshotError) -> str:
         return scrub(str(hide_values(error) if self.header.hidden else error))
@@ -182,7 +185,7 @@ class ScanPlanner(Planner):
         rows = WindowRows(first.start, last.end, self.header.time_zone)
         try:
             return sum(
-                self.database.estimate(self._scan(table, rows))
+                self.database.estimate(Scan(table, rows, order_by=self.header.partition_by))
                 for table in self.schema.tables
                 if isinstance(self._rows(table, row[0]), WindowRows)
             )
@@ -191,18 +194,16 @@ class ScanPlanner(Planner):
         except SnapshotError:
             return SMALL_CHUNK
 
-    def _work(self, chunk: int) -> ChunkWork:
-        allowed = self.header.null_time == "chunk0"
-        return ChunkWork(chunk, self.window_text(chunk), (self.scans(chunk),), timeless_allowed=allowed)
-
-    def plan(self, chunk: int) -> ChunkWork:
-        """Return how a chunk is read.
+    def plan(self, chunk: int, size: int | None = None) -> ChunkWork:
+        """Return how a chunk is read: as one task if its size in bytes was estimated before, because it is small.
 
         Raises:
             SnapshotError: The source is lost, out of reach or denied, or a table is gone.
         """
-        work = self._work(chunk)
-        [scans] = work.scans
+        scans, allowed = self.scans(chunk), self.header.null_time == "chunk0"
+        work = ChunkWork(chunk, self.window_text(chunk), (scans,), timeless_allowed=allowed)
+        if size is not None:
+            return replace(work, size=size)
         try:
             sizes = [self.database.estimate(scan) for scan in scans]
             if not sizes or (sum(sizes) < SMALL_CHUNK and self.split_by is None):
@@ -232,16 +233,13 @@ class ScanPlanner(Planner):
         if self.header.single_file:
             return [scan]
         if self.split_by is not None and (most := self.most_parts()) > 1:
-            return self._ranges(scan, size, self.split_by, most)
+            # Rows are counted: the sizes of queries are often estimated far too low.
+            spellings = Spellings(rule_of(self.schema.database), (each.name for each in scan.table.columns))
+            quantiles = self.database.quantiles(scan, spellings.of(self.split_by), most)
+            parts = min(most, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
+            return [replace(scan, part=each) for each in quantiles.ranges(parts)]
         parts = min(self.most_parts(), -(-size // SLICE_BYTES)) if size > SLICE_BYTES else 1
         return self.database.split(scan, parts) if parts > 1 else [scan]
-
-    def _ranges(self, scan: Scan, size: int, column: str, most: int) -> list[Scan]:
-        """Divide a query by rows that are counted: the sizes of queries are often estimated far too low."""
-        spellings = Spellings(rule_of(self.schema.database), (each.name for each in scan.table.columns))
-        quantiles = self.database.quantiles(scan, spellings.of(column), most)
-        parts = min(most, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
-        return [replace(scan, part=each) for each in quantiles.ranges(parts)]
 
 
 @dataclass(frozen=True)
@@ -307,11 +305,7 @@ def open_source(
 ) -> Iterator[Source]:
     """Open a source, and hold its current state until the context ends, if it supports that.
 
-    Args:
-        address: Alias and URI.
-        session: Returns the Spark session; called only for a Spark catalog.
-        most_parts: Returns the most slices of one table's scan.
-        split_by: Column by whose ranges the rows of a query are read.
+    The session is started only for a Spark catalog.
 
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.

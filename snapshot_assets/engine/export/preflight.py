@@ -12,8 +12,8 @@ from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import AllRows, Rows, SchemaSource, TimelessRows, WindowRows
 from snapshot_assets.databases.selection.hidden import hides
 from snapshot_assets.databases.selection.selection import suggestion
+from snapshot_assets.engine.export.hidden_values import hiding_values
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema
-from snapshot_assets.engine.export.tasks import hiding_values
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header, RowsOutside
@@ -66,10 +66,6 @@ def checked_schemas(
 def require_table_assets(plan: Plan, schema: DatabaseSchema) -> None:
     """Refuse names in `table_assets` of which no rows are exported.
 
-    Args:
-        plan: A plan that lists tables there, or not.
-        schema: What the plan exports.
-
     Raises:
         PlanError: The source has no such table, or the plan leaves it out.
     """
@@ -88,14 +84,7 @@ def check_rows(
 ) -> None:
     """Note the values of rows to export that cannot be exported, and rows outside the range if the plan forbids them.
 
-    It reads the rows once, by one query for each table.
-
-    Args:
-        source: The open source.
-        plan: The plan, its range resolved.
-        schema: The exported tables.
-        state: The state of the existing snapshot, whose completed windows are not read; None for a new one.
-        refusals: Collects what is found.
+    It reads the rows once, by one query for each table, except those of windows that are completed in `state`.
     """
     if plan.schema_only:
         return
@@ -141,14 +130,7 @@ def _reads_untimed(plan: Plan, state: State | None) -> bool:
 def outside_of(
     source: SchemaSource, header: Header, schema: DatabaseSchema, *, refused: bool, stage: Stage = silent
 ) -> list[RowsOutside]:
-    """Count the rows outside a snapshot's range, by table.
-
-    Args:
-        source: The open source.
-        header: The snapshot's header.
-        schema: The exported tables.
-        refused: Whether the plan allows none.
-        stage: Takes how many tables are counted.
+    """Count the rows outside a snapshot's range, by table of the schema; `refused` if the plan allows none.
 
     Raises:
         RowsOutsideError: There are some, and the plan allows none.

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,10 +26,11 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.hidden import hides
 from snapshot_assets.engine.export.chunks import Export, Runner, export_chunks
 from snapshot_assets.engine.export.given_frames import described_frames
+from snapshot_assets.engine.export.hidden_values import hiding_values
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
 from snapshot_assets.engine.export.preflight import checked_schemas, outside_of, require_table_assets
 from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, spelled_plan, start_snapshot
-from snapshot_assets.engine.export.tasks import Outcome, Provenance, Task, hiding_values
+from snapshot_assets.engine.export.tasks import Outcome, Provenance, Task
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
@@ -74,9 +76,6 @@ class ExportRun:
     started: datetime | None = None
     check_rows: bool = False
     stage: Stage = silent
-
-    def _verifying(self, done: int, total: int) -> None:
-        self.stage("verifying files", done, total)
 
     def read_catalog(self) -> Catalog:
         """Open the location for reading, and check that this plan may be exported to it.
@@ -196,9 +195,7 @@ class ExportRun:
             outside = state.newest_seal.seal.rows_outside
             if self.plan.fail_on_rows_outside:
                 refuse_recorded(state)
-            depth = verify or self.plan.seal_verify
-            catalog = self._writable_catalog()
-            return seal(catalog, rows_outside=outside, seal_verify=depth, suspects=suspects, progress=self._verifying)
+            return self._seal(self._writable_catalog(), verify, suspects, rows_outside=outside)
         if self.plan.source_asset:
             if state.header is None:  # a deleted one is refused below
                 raise NoSnapshotError(
@@ -209,10 +206,15 @@ class ExportRun:
                 )
             catalog = self._writable_catalog()
             catalog.require_snapshot()
-            depth = verify or self.plan.seal_verify
-            return seal(catalog, seal_verify=depth, suspects=suspects, progress=self._verifying)
+            return self._seal(catalog, verify, suspects)
         with self.open(extend=False) as export:
             return export.seal(verify, suspects)
+
+    def _seal(self, catalog: Catalog, verify: SealDepth | None, suspects: Set[int], **counted: Any) -> Sealed:
+        """Seal; `counted` are further arguments of `catalog.operations.seal.seal`."""
+        progress = partial(self.stage, "verifying files")
+        depth = verify or self.plan.seal_verify
+        return seal(catalog, seal_verify=depth, suspects=suspects, progress=progress, **counted)
 
     def committed_schema(self) -> DatabaseSchema:
         """Return the newest schema in the log, read from the location."""
@@ -269,40 +271,38 @@ class OpenExport:
             SupersededError: Another snapshot was started since this run did.
         """
         rules.check_unchanged(self.catalog.refresh(), self.token)
-        run, address = self.run, self.source.address if self.source else self.run.address
-        export = Export(
-            catalog=self.catalog,
-            token=self.token,
-            task=Task(address, self.catalog.store, self._provenance(), (), run.plan.file_size),
-            plan=self.make_planner(self.catalog.state, self.schema).plans,
-            runner=run.runner,
-            parallelism=run._parallelism,
-            retry=run.retry,
-            keep_empty=run.plan.kind == "query" and not run.plan.windowed,
-        )
-        yield from export_chunks(export, chunks, replace_completed=replace_completed)
-
-    def _provenance(self) -> Provenance:
-        state = self.catalog.state
+        run, state = self.run, self.catalog.state
         schema_id = schema_id_of(state, self.content)
         if schema_id is None:
             raise ConflictError(
                 "The source's tables changed while another run exported this snapshot. Nothing more was exported; run "
                 "again."
             )
-        return Provenance(
+        provenance = Provenance(
             location_id=state.location_id,
             snapshot_id=state.snapshot_id,
             base_revision=state.revision,
             schema_id=schema_id,
             schema_sha256=self.content.sha256,
-            run=self.run.run_id,
+            run=run.run_id,
             tombstones_through=self.base_revision,
             fence=self.fence,
-            metadata={"database": self.run.address.alias, "writer": self.catalog.writer_id},
+            metadata={"database": run.address.alias, "writer": self.catalog.writer_id},
             header=state.header,
             version=state.format_version,
         )
+        address = self.source.address if self.source else run.address
+        export = Export(
+            catalog=self.catalog,
+            token=self.token,
+            task=Task(address, self.catalog.store, provenance, (), run.plan.file_size),
+            plan=self.make_planner(state, self.schema).plans,
+            runner=run.runner,
+            parallelism=run._parallelism,
+            retry=run.retry,
+            keep_empty=run.plan.kind == "query" and not run.plan.windowed,
+        )
+        yield from export_chunks(export, chunks, replace_completed=replace_completed)
 
     def seal(self, verify: SealDepth | None = None, suspects: Set[int] = frozenset()) -> Sealed:
         """Count the rows outside the range, verify the snapshot, seal it, and write the hints.
@@ -326,15 +326,7 @@ class OpenExport:
         refused = self.run.plan.fail_on_rows_outside
         rows_outside = outside_of(source.database, header, self.schema, refused=refused, stage=self.run.stage)
         rules.check_unchanged(self.catalog.refresh(), self.token)
-        depth = verify or self.run.plan.seal_verify
-        return seal(
-            self.catalog,
-            token=self.token,
-            rows_outside=rows_outside,
-            seal_verify=depth,
-            suspects=suspects,
-            progress=self.run._verifying,
-        )
+        return self.run._seal(self.catalog, verify, suspects, token=self.token, rows_outside=rows_outside)
 
 
 def _may_hide_timeless_rows(state: State) -> bool:

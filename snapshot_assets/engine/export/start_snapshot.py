@@ -1,26 +1,20 @@
-"""Starts a snapshot, or resumes one: its header, schema documents and range.
-
-It also warns of what a restore will need, and of what some targets cannot have.
-"""
+"""Starts a snapshot, or resumes one: its header, schema documents and range."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
-from snapshot_assets.databases.convert.renaming import clashes, too_long
-from snapshot_assets.databases.definition import carried_types, merge_needs, recorded_needs
 from snapshot_assets.databases.protocol.source import DatabaseAddress, SchemaSource
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.names import Spellings, column_text, rule_of, table_text
-from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets.format.units import counted, noun, time_text
+from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.format.windows import TimeRange, Window, closed_count, window_at
 from snapshot_assets.plan.plan import Plan
 
@@ -62,13 +56,7 @@ def partition_columns(plan: Plan, table: Table, database: str) -> tuple[str, ...
 
 
 def spelled_plan(plan: Plan, source: SchemaSource, schema: DatabaseSchema) -> Plan:
-    """Return a plan with the names of schemas, tables and columns as the source's catalog spells them.
-
-    Args:
-        plan: A plan that the source accepts.
-        source: The open source.
-        schema: What the plan exports.
-    """
+    """Return a plan that the source accepts, with names of schemas, tables and columns as the source spells them."""
     fields = plan.spelled(source.spelled(plan.selection))
     if plan.partition_by:
         [table] = schema.tables
@@ -92,12 +80,7 @@ def skipped_text(tables: Sequence[TableName]) -> str:
 def header_of(plan: Plan, schemas: Sequence[str], source: DatabaseAddress, written: Plan, now: datetime) -> Header:
     """Return the header of a snapshot that a plan starts.
 
-    Args:
-        plan: The plan, its range resolved.
-        schemas: The source's schemas.
-        source: The source.
-        written: The plan as the user wrote it, which may omit its ends.
-        now: The current time, for the last closed window of a continuous plan.
+    Its range is resolved in the plan, and not in the `written` one; `now` decides on the last closed window.
     """
     end = plan.end_time if plan.range_kind == "once" else closed_end(plan, now)
     by_windows = bool(plan.source_asset) or (plan.kind == "query" and plan.windowed)  # then there is no chunk 0
@@ -140,12 +123,7 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
 
 
 def next_export(plan: Plan, exported_until: datetime | None) -> datetime | None:
-    """Return from when on a continuous plan's next window can be exported; None if that is after the year 9999.
-
-    Args:
-        plan: A continuous plan.
-        exported_until: The end of the last exported window; None if none is exported.
-    """
+    """Return from when on a continuous plan's next window can be exported; None if that is after the year 9999."""
     start = exported_until or plan.start_time
     assert start is not None
     try:
@@ -155,12 +133,7 @@ def next_export(plan: Plan, exported_until: datetime | None) -> datetime | None:
 
 
 def open_windows_text(windows: Iterable[Window], now: datetime) -> str | None:
-    """Return a sentence that names the exported windows that have not closed; None if all have.
-
-    Args:
-        windows: Windows of a fixed range, in order.
-        now: The current time.
-    """
+    """Return a sentence that names the windows of a fixed range, in order, that have not closed; None if all have."""
     still_open = [window for window in windows if window.end > now]
     if not still_open:
         return None
@@ -174,14 +147,9 @@ def open_windows_text(windows: Iterable[Window], now: datetime) -> str | None:
 def start_snapshot(
     catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False, fixed_tables: bool = False
 ) -> rules.SchemaContent:
-    """Start the snapshot, or extend and complete the existing one.
+    """Start the snapshot, or extend and complete the existing one; `force` starts another in its place.
 
-    Args:
-        catalog: The location, opened for writing.
-        header: The plan's header.
-        schema: The source's schema.
-        force: Start a new snapshot in place of the existing one.
-        fixed_tables: Refuse tables other than those of the finished chunks.
+    `fixed_tables` refuses tables other than those of the finished chunks.
 
     Returns:
         The schema's documents, which the log now names.
@@ -239,11 +207,7 @@ def _check_same_cut(catalog: Catalog, schema: DatabaseSchema, fixed_tables: bool
 def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None, now: datetime) -> Plan:
     """Fill in the ends that a plan omits: from the existing snapshot, else from the source and the clock.
 
-    Args:
-        plan: A plan that may omit its ends.
-        existing: Header of the snapshot at its location.
-        bounds: Earliest and latest time in the source; None if it has no timed row.
-        now: The current time.
+    `bounds` are the earliest and latest time in the source; None if it has no timed row.
 
     Returns:
         The plan with both ends. For a source without timed rows, the range is the second before `now`.
@@ -254,44 +218,3 @@ def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None,
     this_second = now.replace(microsecond=0)
     start = bounds.start.replace(microsecond=0) if bounds else this_second
     return plan.resolved(start, max(this_second, start) + second)
-
-
-_SHOWN = 10
-
-
-def restore_warnings(schema: DatabaseSchema) -> tuple[str, ...]:
-    """Return a sentence for everything that will be refused unless it is mended before a restore."""
-    return (*_needed(schema), *_names(schema))
-
-
-def _needed(schema: DatabaseSchema) -> Iterator[str]:
-    carried = carried_types(schema)
-    every = merge_needs(
-        need for table in schema.tables for need in recorded_needs(table.table_name, TableOptions.of(table).needs)
-    )
-    needs = [need for need in every if need.label not in carried]
-    if needs:
-        some = "; ".join(f"{need.label} (for {need.used_by[0]})" for need in needs[:_SHOWN])
-        more = f"; and {len(needs) - _SHOWN} more" if len(needs) > _SHOWN else ""
-        yield (
-            f"A restore needs {counted(len(needs), 'object')} that it creates only with --with-code, if at all:"
-            f" {some}{more}. If the target lacks any, `snapshots import --dry-run` prints the statements that create"
-            " it."
-        )
-
-
-def _names(schema: DatabaseSchema) -> Iterator[str]:
-    """Yield names that targets of another kind cannot have."""
-    if schema.database != "duckdb" and (some := tuple(clashes(schema))):
-        yield f"A restore into DuckDB will be refused. {_first(some)}"
-    if schema.database != "postgresql" and (some := too_long(schema)):
-        yield f"A restore into PostgreSQL will be refused. {_first(some)}"
-
-
-def _first(sentences: Sequence[str]) -> str:
-    more = (
-        f" {noun(len(sentences) - _SHOWN, 'There is', 'There are')} {len(sentences) - _SHOWN:,} more."
-        if len(sentences) > _SHOWN
-        else ""
-    )
-    return " ".join(sentences[:_SHOWN]) + more

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,14 +17,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
-from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.sql import qualified
-from snapshot_assets.engine.files.target import FileTarget
-from snapshot_assets.engine.jobs import FileSums
+from snapshot_assets.engine.files.target import FileSums, FileTarget
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, TaskLostError
+from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import DataFile, Header, ObjectRef
 from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.header import format_of
@@ -36,8 +34,7 @@ from snapshot_assets.storage.base import ObjectStore
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_KEPT = ("sqlstate", "table", "column", "chunk", "remedy")
-"""Attributes of errors that hold no values of rows."""
+    from snapshot_assets.catalog.verify.faults import Fault
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ class ChunkWork:
         check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
         status: Status of the outcome once the chunk is committed.
         replaces: The files that the commit removes; None if the chunk must not be completed yet. A part has none.
-        superseded: In a part, the attempts of these files, which its receipt names.
+        superseded: The attempts of these files, which the receipt names.
     """
 
     chunk: int
@@ -124,14 +121,13 @@ class ChunkWork:
     @property
     def parts(self) -> list[ChunkWork]:
         """The work of each task."""
-        whole = len(self.scans) == 1
-        task = replace(self, whole=whole, replaces=None, superseded=self.supersedes if whole else ())
+        whole = len(self.scans) == 1  # only then the task writes the receipt
+        task = replace(self, whole=whole, replaces=None, superseded=self.superseded if whole else ())
         return [replace(task, scans=(scans,)) for scans in self.scans]
 
-    @property
-    def supersedes(self) -> tuple[str, ...]:
-        """The attempts whose files the commit removes."""
-        return self.superseded or tuple(sorted({file.attempt for file in self.replaces or ()}))
+    def replacing(self, files: tuple[DataFile, ...]) -> ChunkWork:
+        """Return the work, whose commit removes files."""
+        return replace(self, replaces=files, superseded=tuple(sorted({file.attempt for file in files})))
 
     def check_counts(self, files: Iterable[DataFile]) -> None:
         """Compare the rows that the chunk's tasks wrote with those that the database counted.
@@ -228,7 +224,7 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> Outcome:
         outcome = Outcome(work.chunk, "read", tuple(files), opened_at=opened_at)
         if work.whole:
             work.check_counts(files)
-            receipt = task.provenance.receipt(outcome, work.supersedes)
+            receipt = task.provenance.receipt(outcome, work.superseded)
             outcome = replace(outcome, receipt=write_young_receipt(task.store, receipt, datetime.now(UTC)))
         return replace(outcome, seconds=time.monotonic() - started)
     except SnapshotError as error:
@@ -304,37 +300,3 @@ def timeless_rows_error(table: Table) -> DatabaseError:
         "null_time: fail. Correct the rows, or write null_time: chunk0 to export them in chunk 0.",
         table=table_text(table.table_name),
     )
-
-
-def hide_values(error: SnapshotError) -> SnapshotError:
-    """Return an error of the same kind without the database's text; errors that have none are returned as they are.
-
-    A server quotes values in its errors, also those of hidden columns: `invalid input syntax for type integer: "…"`.
-    Locations and reports of plans that hide values must not show them.
-
-    Args:
-        error: An error of a task or of a source, whose attribute `doing` says that its text is a database's.
-    """
-    doing = error.attributes.get("doing")
-    if doing is None and not isinstance(error, TaskFailedError | TaskLostError):
-        return error
-    state = f" with SQLSTATE {error.attributes['sqlstate']}" if error.attributes.get("sqlstate") else ""
-    message = (
-        f"{doing or 'A task of the export'} failed{state}. The text of the error may hold values that the plan hides,"
-        " so it is left out here: the log of the database has it, or a query with the plan's masks."
-    )
-    message += f" {remedy}" if (remedy := error.attributes.get("remedy")) else ""
-    kept = {name: error.attributes[name] for name in _KEPT if name in error.attributes}
-    return type(error)(message, **kept)
-
-
-@contextmanager
-def hiding_values(hidden: bool) -> Iterator[None]:
-    """Raise errors inside without the database's text, if a plan hides anything."""
-    try:
-        yield
-    except SnapshotError as error:
-        safe = hide_values(error) if hidden else error
-        if safe is error:
-            raise
-        raise safe from None

@@ -40,10 +40,7 @@ def true_rows(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) 
 def evaluate(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
     """Return a predicate's value for each row: true, false or NULL.
 
-    Args:
-        predicate: The predicate.
-        columns: The columns that it uses, in the types of its literals; see `predicates.columns_of`.
-        rows: Number of rows.
+    The columns have the types of its literals; see `predicates.columns_of`.
     """
     match predicate:
         case Comparison():
@@ -90,11 +87,6 @@ MAX_ALLOCATED_BYTES = 256 << 20
 def checked(batches: Iterable[pa.RecordBatch], name: TableName, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Compare the batches' schema, and yield those with rows, without metadata of their source.
 
-    Args:
-        batches: The rows.
-        name: The table, for messages.
-        schema: The schema of every batch.
-
     Raises:
         DatabaseError: A batch has another schema, or rows without columns, which no data file can store.
     """
@@ -118,10 +110,7 @@ def _text(schema: pa.Schema) -> str:
 def pieces(batch: pa.RecordBatch, limit: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
     """Split a batch in halves until each is small enough: rows may differ in width by orders of magnitude.
 
-    Args:
-        batch: The rows.
-        limit: Most bytes of a piece in Arrow's memory; a single larger row is a piece.
-        rows: Most rows of a piece; None for any number.
+    A piece has at most `limit` bytes in Arrow's memory, unless it is a single row, and at most `rows` rows.
     """
     if batch.num_rows == 1 or (batch.nbytes <= limit and (rows is None or batch.num_rows <= rows)):
         yield batch
@@ -153,35 +142,27 @@ def conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: st
 
 def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType | None, file: DataFile, zone: str) -> pa.Array:
     """Return a column in a type, or in its own for None; NULLs if the file lacks it."""
-    place = batch.schema.get_field_index(name)
+    place, rows = batch.schema.get_field_index(name), batch.num_rows
     if place < 0:
-        return _nulls(batch.num_rows, pa.field(name, kind or pa.null()), file)
+        kind = kind or pa.null()
+        if pa.types.is_fixed_size_binary(kind) and rows * kind.byte_width > MAX_ALLOCATED_BYTES:
+            raise LimitExceededError(
+                f"{counted(rows, 'value')} of column {name!r}, a {kind}, which {file.path} lacks, take more"
+                f" than the {MAX_ALLOCATED_BYTES:,} bytes that are allocated at once.",
+                object=file.path,
+            )
+        return pa.nulls(rows, kind)
     array = batch.column(place)
-    return array if kind is None else _cast(array, pa.field(name, kind), file, zone)
-
-
-def _nulls(rows: int, field: pa.Field, file: DataFile) -> pa.Array:
-    if pa.types.is_fixed_size_binary(field.type) and rows * field.type.byte_width > MAX_ALLOCATED_BYTES:
-        raise LimitExceededError(
-            f"{counted(rows, 'value')} of column {field.name!r}, a {field.type}, which {file.path} lacks, take more"
-            f" than the {MAX_ALLOCATED_BYTES:,} bytes that are allocated at once.",
-            object=file.path,
-        )
-    return pa.nulls(rows, field.type)
-
-
-def _cast(array: pa.Array, field: pa.Field, file: DataFile, zone: str) -> pa.Array:
-    if array.type == field.type:
+    if kind is None or array.type == kind:
         return array
     try:
-        return _zoned(array, field.type, zone).cast(field.type)
+        return _zoned(array, kind, zone).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        name = printed_name(file.schema, file.table, field.name)
         raise DocumentError(
-            f"Column {name} is {array.type} in {file.path}, and its values cannot be read as"
-            f" {field.type} without loss: {error}.",
+            f"Column {printed_name(file.schema, file.table, name)} is {array.type} in {file.path}, and its values"
+            f" cannot be read as {kind} without loss: {error}.",
             object=file.path,
-            column=field.name,
+            column=name,
         ) from error
 
 

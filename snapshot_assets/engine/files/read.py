@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -27,14 +26,7 @@ from snapshot_assets.storage.base import ObjectStore
 def read_text(
     source: BinaryIO, file: DataFile, names: Sequence[str], written: FileFormat, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in those of the named columns that it has.
-
-    Args:
-        source: The file.
-        file: Its description.
-        names: The columns.
-        written: Its format.
-        schema: All its columns.
+    """Yield the rows of a file in those of the named columns that it has; `schema` has all its columns.
 
     Raises:
         DocumentError: The file has another number of rows than its description.
@@ -43,8 +35,12 @@ def read_text(
     wanted = [name for name in names if name in schema.names]
     rows = 0
     if file.rows:  # without a row there is nothing to read but a header
-        read = wanted or schema.names[:1]
-        for batch in _decoder(written, schema, read)(partial(_unpacked, source, written)):
+        read, opened = wanted or schema.names[:1], partial(_unpacked, source, written)
+        if written.name == "json":
+            batches = json_lines.decode_lines(opened(), schema, read)
+        else:
+            batches = csv_lines.decode_lines(opened, schema, read, written)
+        for batch in batches:
             rows += batch.num_rows
             if rows > file.rows:
                 break
@@ -53,14 +49,6 @@ def read_text(
         more = " or more" if rows > file.rows else ""
         found = f"{number_text(rows)}{more} {noun(rows, 'row')}"
         raise DocumentError(f"{file.path} has {found}; the log records {number_text(file.rows)}.", object=file.path)
-
-
-def _decoder(
-    written: FileFormat, schema: pa.Schema, wanted: Sequence[str]
-) -> Callable[[Callable[[], BinaryIO]], Iterator[pa.RecordBatch]]:
-    if written.name == "json":
-        return lambda opened: json_lines.decode_lines(opened(), schema, wanted)
-    return lambda opened: csv_lines.decode_lines(opened, schema, wanted, written)
 
 
 class _KeptOpen:
@@ -101,12 +89,7 @@ class TextSchema:
 
 
 def text_schemas(header: Header | None, documents: Mapping[int, DatabaseSchema]) -> TextOf:
-    """Return the function that finds the schemas of a snapshot's text files.
-
-    Args:
-        header: The snapshot's header.
-        documents: The schemas of the files, by id; may be empty for Parquet.
-    """
+    """Return the function that finds the schemas of a snapshot's text files; for Parquet there may be no documents."""
     found: dict[tuple[int, str, str], TextSchema] = {}
     written = format_of(header)
 
@@ -178,19 +161,14 @@ def read_batches(
         check_hash(store, file)
     filters = [(predicate, columns_of(predicate)) for predicate in deleted]
     names = list(dict.fromkeys((*schema.names, *(name for _, columns in filters for name in columns))))
-    with store.open_reader(file.path) as source, _readable(file, text):
-        if text is None:
-            batches = read_parquet(source, file, names, row_groups)
-        else:
-            batches = read_text(source, file, names, text.format, text.columns)
-        for batch in batches:
-            yield conformed(visible(batch, filters, file, zone), schema, file, zone)
-
-
-@contextmanager
-def _readable(file: DataFile, text: TextSchema | None) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        kind = "Parquet" if text is None else text.format.name.upper()
-        raise DocumentError(f"{file.path} cannot be read as {kind}: {error}.", object=file.path) from error
+    with store.open_reader(file.path) as source:
+        try:
+            if text is None:
+                batches = read_parquet(source, file, names, row_groups)
+            else:
+                batches = read_text(source, file, names, text.format, text.columns)
+            for batch in batches:
+                yield conformed(visible(batch, filters, file, zone), schema, file, zone)
+        except (pa.ArrowException, OSError) as error:
+            kind = "Parquet" if text is None else text.format.name.upper()
+            raise DocumentError(f"{file.path} cannot be read as {kind}: {error}.", object=file.path) from error

@@ -7,7 +7,7 @@ nothing is written to disk.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,10 +33,7 @@ def sorted_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows in ascending order of a time, NULLs last; rows of one time keep their order within a run.
 
-    Args:
-        batches: The rows, all of one schema.
-        column: A column of times; see `is_time`.
-        run_bytes: Most bytes of a run.
+    All are of one schema, and the column is of times; see `is_time`.
     """
     runs = _runs(batches, column, run_bytes)
     first = next(runs, None)
@@ -50,7 +47,10 @@ def sorted_batches(
         del first, second
         for number, run in enumerate(runs, start=2):
             if len(paths) == FAN_IN:
-                paths = [_joined(paths, column, place / f"joined-{number}")]
+                joined = _spill(_merged(paths, column), place / f"joined-{number}")
+                for path in paths:
+                    path.unlink()
+                paths = [joined]
             paths.append(_spill([run], place / f"{number}"))
         yield from _merged(paths, column)
 
@@ -94,13 +94,6 @@ def _spill(batches: Iterable[pa.RecordBatch], path: Path) -> Path:
     return path
 
 
-def _joined(paths: Sequence[Path], column: str, into: Path) -> Path:
-    _spill(_merged(paths, column), into)
-    for path in paths:
-        path.unlink()
-    return into
-
-
 @dataclass
 class _Run:
     """A run that is read back: the rest of its current piece, and its times."""
@@ -108,6 +101,13 @@ class _Run:
     reader: Iterator[pa.RecordBatch]
     piece: pa.RecordBatch
     keys: np.ndarray
+
+    def take(self, bound: int) -> pa.RecordBatch:
+        """Take the rows up to a time from the current piece."""
+        end = int(np.searchsorted(self.keys, bound, "right"))
+        taken = self.piece.slice(0, end)
+        self.piece, self.keys = self.piece.slice(end), self.keys[end:]
+        return taken
 
 
 def _merged(paths: Iterable[Path], column: str) -> Iterator[pa.RecordBatch]:
@@ -118,22 +118,9 @@ def _merged(paths: Iterable[Path], column: str) -> Iterator[pa.RecordBatch]:
         runs = [_Run(reader, piece, _keys(piece, column)) for reader in readers for piece in [next(reader)]]
         while runs:
             bound = min(run.keys[-1] for run in runs)
-            taken = [_take(run, bound) for run in runs]
+            taken = [run.take(bound) for run in runs]
             yield _sorted([batch for batch in taken if batch.num_rows], column)
-            runs = [run for run in runs if _has_more(run, column)]
-
-
-def _take(run: _Run, bound: int) -> pa.RecordBatch:
-    end = int(np.searchsorted(run.keys, bound, "right"))
-    taken = run.piece.slice(0, end)
-    run.piece, run.keys = run.piece.slice(end), run.keys[end:]
-    return taken
-
-
-def _has_more(run: _Run, column: str) -> bool:
-    if not run.piece.num_rows:
-        piece = next(run.reader, None)
-        if piece is None:
-            return False
-        run.piece, run.keys = piece, _keys(piece, column)
-    return True
+            for run in runs:
+                if not run.piece.num_rows and (piece := next(run.reader, None)) is not None:
+                    run.piece, run.keys = piece, _keys(piece, column)
+            runs = [run for run in runs if run.piece.num_rows]

@@ -1,4 +1,4 @@
-"""What all formats share: the names of the files of one attempt, and the file that hashes what is written."""
+"""What all formats share: names of one attempt's files, the file that hashes what is written, and sums of files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FileTarget:
         row_groups: Sequence[RowGroup] = (),
     ) -> DataFile:
         """Return the description of a file that was written, and count it in the task's report."""
-        reporter().file_finished()
+        reporter().add(files=1)
         return DataFile(
             path=path,
             schema=self.schema,
@@ -77,6 +77,27 @@ class FileTarget:
             columns=columns,
             row_groups=row_groups,
         )
+
+
+class FileSums:
+    """Sums of data files."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def counted(self) -> bool:
+        """Whether people count the chunk."""
+        return True
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(file.bytes for file in self.files)
 
 
 class HashingSink:

@@ -122,12 +122,8 @@ def _text(column: str, value: pa.Scalar) -> str | None:
         return "true" if value.as_py() else "false"
     if pa.types.is_fixed_size_binary(value.type):
         return str(uuid.UUID(bytes=value.as_py()))
-    if pa.types.is_date(value.type):
-        return _date(column, value)
-    return str(value.as_py())
-
-
-def _date(column: str, value: pa.Scalar) -> str:
+    if not pa.types.is_date(value.type):
+        return str(value.as_py())
     try:
         return str(value.as_py().isoformat())
     except (OverflowError, ValueError):
@@ -159,10 +155,10 @@ def write_files(
         batches: The rows.
         max_file_size: Bytes at which a file is closed.
         file_format: The format.
-        keep_empty: Whether one file is written if there are no rows.
+        keep_empty: Whether one file is written if there are no rows, instead of none.
 
     Returns:
-        The files, in order; none if there are no rows, unless `keep_empty`.
+        The files, in order.
 
     Raises:
         DatabaseError: A batch has another schema, or rows without columns, which no data file can store.

@@ -33,10 +33,8 @@ Work = list[tuple[int, list[FilePart]]]
 def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOptions) -> PlannedRead:
     """Choose a revision of each member and the files to read. Opens logs and schema documents, no data.
 
-    Args:
-        root: The folder above the writers' folders.
-        open_below: Opens a location by the names of its writer and database.
-        options: The options.
+    The root is the folder above the writers' folders; `open_below` opens a location by the names of its writer and
+    database.
 
     Raises:
         FederationError: Members disagree on the table, or windows of two overlap.

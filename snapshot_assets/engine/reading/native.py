@@ -61,22 +61,8 @@ def spark_column(name: str) -> Column:
     return F.col(identifier(name))
 
 
-def true_for(predicate: Predicate) -> Column:
-    """Return whether a predicate is true, as a column that is never NULL.
-
-    Raises:
-        InexpressibleError: A literal has no exact form in Spark.
-    """
-    return F.coalesce(_column(predicate), F.lit(False))
-
-
-def in_range(time: str, kind: pa.DataType, time_range: TimeFilter) -> Column:
-    """Return whether a time lies in a range.
-
-    Args:
-        time: The column's name.
-        kind: Its type in the batches that Spark takes.
-        time_range: The range.
+def _in_range(time: str, kind: pa.DataType, time_range: TimeFilter) -> Column:
+    """Return whether a time, of a type in which Spark takes it, lies in a range.
 
     Raises:
         InexpressibleError: The column has no zone, and the snapshot's zone is not UTC, so its clocks may jump.
@@ -94,6 +80,11 @@ def in_range(time: str, kind: pa.DataType, time_range: TimeFilter) -> Column:
 
 
 def _column(predicate: Predicate) -> Column:
+    """Return a predicate's value: true, false or NULL.
+
+    Raises:
+        InexpressibleError: A literal has no exact form in Spark.
+    """
     match predicate:
         case Comparison():
             return _COMPARE[predicate.operator](spark_column(predicate.column), _literal(predicate.value))
@@ -208,11 +199,7 @@ class NativeRead:
 
 
 def plan_native(read: TableRead, root: str) -> NativeRead:
-    """Plan to read a table by Spark's own reader.
-
-    Args:
-        read: What to read.
-        root: The location's path for Hadoop, not percent-encoded.
+    """Plan to read a table by Spark's own reader, below a root in Hadoop's form, not percent-encoded.
 
     Raises:
         InexpressibleError: Spark's reader might return other rows or types; says why.
@@ -226,17 +213,15 @@ def plan_native(read: TableRead, root: str) -> NativeRead:
     wide = _with_filtered(read, ways)
     if read.parts:
         _check_columns(read, wide)
-    groups = [_Group(paths, list(_conditions(read, wide, way))) for way, paths in ways.items()]
+    groups, time = [], read.table.time_index
+    for (cut, deleted), paths in ways.items():
+        conditions = [~F.coalesce(_column(predicate), F.lit(False)) for predicate in deleted]
+        if cut:
+            assert read.time_range is not None
+            assert time is not None
+            conditions.insert(0, _in_range(time, wide.field(time).type, read.time_range))
+        groups.append(_Group(paths, conditions))
     return NativeRead(read.schema, wide, groups)
-
-
-def _conditions(read: TableRead, wide: pa.Schema, way: _Way) -> Iterator[Column]:
-    cut, deleted = way
-    if cut:
-        assert read.time_range is not None
-        assert read.table.time_index is not None
-        yield in_range(read.table.time_index, wide.field(read.table.time_index).type, read.time_range)
-    yield from (~true_for(predicate) for predicate in deleted)
 
 
 def _with_filtered(read: TableRead, ways: Iterable[_Way]) -> pa.Schema:

@@ -67,11 +67,7 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions]) -> ReadOptions:
-    """Parse the options of a read.
-
-    Args:
-        given: Spark's options, names in lower case.
-        storage: Storage options by URI scheme; the given options override them.
+    """Parse Spark's options of a read, with names in lower case; they override the storage options of their scheme.
 
     Raises:
         PlanError: An option is unknown, missing or wrong.
@@ -98,12 +94,7 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
         database=given.get("database"),
         dedupe=given.get("dedupe"),
     )
-    _check_together(options)
-    return options
-
-
-def _check_together(options: ReadOptions) -> None:
-    """Refuse options that have no effect beside each other."""
+    # Options that have no effect beside each other are refused.
     table = options.table
     TimeFilter(options.start, options.end)  # refuses an empty range
     if isinstance(table, str) and (options.start or options.end):
@@ -119,6 +110,7 @@ def _check_together(options: ReadOptions) -> None:
     for name in ("database", "dedupe"):
         if not options.federation and getattr(options, name) is not None:
             raise PlanError(f"option {name} is for a read with option federation")
+    return options
 
 
 def _table(text: str | None) -> TableName | str:
@@ -159,10 +151,7 @@ def _time(name: str, text: str | None) -> datetime | None:
 
 
 def parse_versions(text: str | None) -> dict[str, str] | None:
-    """Return the version of each writer of a federation.
-
-    Args:
-        text: Such as `3837527170=12, 2815898179=tag:friday`; None for the newest version of each.
+    """Return the version of each writer of a federation, such as of `3837527170=12, 2815898179=tag:friday`.
 
     Raises:
         PlanError: The text is invalid.

@@ -68,14 +68,10 @@ def file_parts(
     *,
     dropped: bool = False,
 ) -> list[FilePart]:
-    """Return the parts to read for a table's rows, by chunk and path.
+    """Return the parts to read for the rows of a table of the newest schema, by chunk and path.
 
-    Args:
-        state: The state.
-        table: The table in the newest schema.
-        documents: The schemas of the files, by id; used only for text files, with a time range or with tombstones.
-        time_range: None for all rows, also those without a time.
-        dropped: Whether to include files that are deleted whole.
+    The documents are used only for text files, with a time range or with tombstones. Without a time range, rows without
+    a time are read too. Files that are deleted whole are included if they are to be (`dropped`).
 
     Raises:
         PlanError: A time that is carried as text would have to filter rows.
@@ -103,8 +99,9 @@ def _in_range(
     found = match_files(state, table.table_name, start=start, end=end)
     matches = list(found)
     edges = [match for match in matches if not match.certain]
+    bare = [replace(match.file, columns=(), row_groups=()) for match in matches]  # without statistics
     if not edges or time_range is None or table.time_index is None:
-        yield from (FilePart(_bare(match.file)) for match in matches)
+        yield from map(FilePart, bare)
         return
     kind = table.column(table.time_index).arrow_field().type
     if not is_time(kind):
@@ -114,11 +111,11 @@ def _in_range(
         )
     paths = [match.file.path for match in edges]
     statistics = dict(zip(paths, found.statistics(table.time_index, edges), strict=True))
-    for match in matches:
+    for match, file in zip(matches, bare, strict=True):
         if match.certain:
-            yield FilePart(_bare(match.file))
-        elif all(_overlap(written[match.file.schema_id], table, time_range, [statistics[match.file.path]])):
-            yield FilePart(_bare(match.file), cut=True)
+            yield FilePart(file)
+        elif all(_overlap(written[file.schema_id], table, time_range, [statistics[file.path]])):
+            yield FilePart(file, cut=True)
 
 
 def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
@@ -133,11 +130,6 @@ def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
         groups[-1].append(part)
         size += cost
     return groups
-
-
-def _bare(file: DataFile) -> DataFile:
-    """Return a file without its statistics."""
-    return replace(file, columns=(), row_groups=())
 
 
 def _overlap(
@@ -219,20 +211,12 @@ class TableRead:
 
     def planned(self) -> PlannedRead:
         """Return the read as the work of Python tasks."""
-        rows = FileRows(self.store, self.table, self.schema, self.time_range, self.verify, self.zone)
-        return PlannedRead(spark_schema(self.schema), rows, grouped(self.parts), self._time_index)
-
-    @property
-    def _time_index(self) -> TimeIndex | None:
-        name = self.table.time_index
-        comparable = name is not None and is_time(self.table.column(name).arrow_field().type)
-        return TimeIndex(name, self.zone, self.state.revision) if name is not None and comparable else None
-
-    @property
-    def zone(self) -> str:
-        """IANA zone of times without one."""
         assert self.state.header is not None
-        return self.state.header.time_zone
+        zone, name, index = self.state.header.time_zone, self.table.time_index, None
+        if name is not None and is_time(self.table.column(name).arrow_field().type):
+            index = TimeIndex(name, zone, self.state.revision)
+        rows = FileRows(self.store, self.table, self.schema, self.time_range, self.verify, zone)
+        return PlannedRead(spark_schema(self.schema), rows, grouped(self.parts), index)
 
 
 def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | PlannedRead:
@@ -358,8 +342,8 @@ class FileRows:
                 deleted=part.deleted,
             )
             for batch in batches:
-                in_range = self.time_range.filter(batch, self.table) if part.cut and self.time_range else batch
-                yield in_range.select(self.schema.names) if part.cut else batch
+                rows = self.time_range.filter(batch, self.table) if part.cut and self.time_range else batch
+                yield rows.select(self.schema.names) if part.cut else batch
 
     def groups_of(self, part: FilePart) -> ChooseGroups | None:
         """Return what selects the row groups of a part; None for all."""

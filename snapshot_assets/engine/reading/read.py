@@ -21,10 +21,10 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import HASHING_THREADS, hash_object
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.executors import prepare_session
-from snapshot_assets.engine.files.read import TextSchema, check_sha256, read_batches, text_schemas
-from snapshot_assets.engine.reading.native import InexpressibleError, NativeRead, plan_native
-from snapshot_assets.engine.reading.options import ReadOptions, parse_options
-from snapshot_assets.engine.reading.planning import FilePart, PlannedRead, TableRead, grouped
+from snapshot_assets.engine.files.read import check_sha256, text_schemas
+from snapshot_assets.engine.reading.native import InexpressibleError, plan_native
+from snapshot_assets.engine.reading.options import parse_options
+from snapshot_assets.engine.reading.planning import FilePart, FileRows, PlannedRead, grouped
 from snapshot_assets.engine.reading.source import open_read
 from snapshot_assets.engine.session import master_of, send_package, spark_errors, task_frame
 from snapshot_assets.errors import IncompleteError, ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
@@ -33,8 +33,7 @@ from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_texts import written_name, yaml_key
 from snapshot_assets.format.names import Spellings, rule_of, table_text
-from snapshot_assets.format.predicates import Predicate
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import hashing_threads, threads
 from snapshot_assets.storage.location import FILE, Location
@@ -50,11 +49,7 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
 
     A local file counts as another one once its time has changed.
 
-    Args:
-        spark: The session.
-        store: The location.
-        parts: The files.
-        local: Whether the files are on this machine: then this process hashes them in threads, else a Spark job does.
+    Those on this machine (`local`) are hashed by threads of this process, others by a Spark job.
 
     Raises:
         ChecksumMismatchError: A file has another SHA-256; names it and both values.
@@ -63,29 +58,29 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
     """
     with _lock:
         known = _hashed.setdefault(spark, set())
-    wanted = [(_identity(store, part.file, local), part) for part in parts]
-    new = [(identity, part) for identity, part in wanted if identity not in known]
-    files = {part.file.path: part.file for _, part in new}
+    new: dict[_Known, FilePart] = {}
+    for part in parts:
+        file = part.file
+        identity = store.uri, file.path, file.sha256, store.head(file.path).modified if local else None
+        if identity not in known:
+            new[identity] = part
+    files = {part.file.path: part.file for part in new.values()}
     with threads(hashing_threads(store, HASHING_THREADS)) if local else nullcontext() as pool:
         if pool is not None:
             found = pool.map(lambda path: (path, _sha256(store, path)), files)
         else:
-            found = _in_tasks(spark, store, [part for _, part in new])
+            found = _in_tasks(spark, store, list(new.values()))
         for path, sha256 in found:  # the first fault ends it: the others need not be hashed
             if sha256 is None:
                 raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
             check_sha256(files[path], sha256)
-    known.update(identity for identity, _ in new)
+    known.update(new)
 
 
 def forget(spark: SparkSession) -> None:
     """Let a session hash all files again."""
     with _lock:
         _hashed.pop(spark, None)
-
-
-def _identity(store: ObjectStore, file: DataFile, local: bool) -> _Known:
-    return store.uri, file.path, file.sha256, store.head(file.path).modified if local else None
 
 
 def _in_tasks(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart]) -> Iterator[tuple[str, str | None]]:
@@ -117,11 +112,7 @@ def hadoop_root(spark: SparkSession, location: Location, options: StoreOptions) 
 
     Folders are reached: reading one is refused unless Spark's tasks run on this machine. A store is reached if the
     session's Hadoop knows its scheme, and the read names no endpoint and no credentials, of which Hadoop knows nothing.
-
-    Args:
-        spark: The session.
-        location: The location.
-        options: Storage options of the read; the environment completes them.
+    The environment completes the options.
     """
     if location.scheme == FILE:
         return f"file://{location.local_path}"
@@ -197,7 +188,9 @@ def read(
         ObjectNotFoundError: A file is missing.
     """
     given = {"path": location, "table": table, "version": version, "columns": _columns_text(columns)}
-    given |= {"start": _time_text(start), "end": _time_text(end), "verify": str(bool(verify))}
+    for name, time in (("start", start), ("end", end)):
+        given[name] = time.isoformat() if isinstance(time, datetime) else time
+    given["verify"] = str(bool(verify))
     given |= {name.lower(): str(value) for name, value in options.items()}
     stores = {scheme: each for scheme, each in (storage or {}).items() if each is not None}
     parsed = parse_options({name: value for name, value in given.items() if value is not None}, stores)
@@ -205,8 +198,13 @@ def read(
     if isinstance(chosen, PlannedRead):
         return _python_frame(spark, chosen)
     local = parsed.location.scheme == FILE
-    native = _plan(spark, chosen, parsed)
-    if native is None:
+    root = hadoop_root(spark, parsed.location, parsed.store)
+    if root is None:
+        return _python_frame(spark, chosen.planned())
+    try:
+        native = plan_native(chosen, root)
+    except InexpressibleError as reason:
+        _log.info("Python tasks read %s of %s: %s", chosen.table.table_name, parsed.location.uri, reason)
         return _python_frame(spark, chosen.planned())
     if verify:
         hash_files(spark, chosen.store, chosen.parts, local=local)
@@ -215,18 +213,6 @@ def read(
     except (InexpressibleError, TaskFailedError, TaskLostError) as reason:
         _log.warning("Python tasks read %s, because Spark's own file system cannot: %s", parsed.location.uri, reason)
         return _python_frame(spark, chosen.planned())
-
-
-def _plan(spark: SparkSession, chosen: TableRead, options: ReadOptions) -> NativeRead | None:
-    """Plan a read by Spark's own reader; None if that does not reach the files, or might return other rows."""
-    root = hadoop_root(spark, options.location, options.store)
-    if root is None:
-        return None
-    try:
-        return plan_native(chosen, root)
-    except InexpressibleError as reason:
-        _log.info("Python tasks read %s of %s: %s", chosen.table.table_name, options.location.uri, reason)
-        return None
 
 
 def _python_frame(spark: SparkSession, planned: PlannedRead) -> DataFrame:
@@ -239,14 +225,6 @@ def _columns_text(columns: Sequence[str] | None) -> str | None:
     if isinstance(columns, str) or not columns:
         raise PlanError(f"columns is {columns!r}; write a list of names, such as ['id', 'fare'], or leave it out")
     return ",".join('"' + name.replace('"', '""') + '"' for name in columns)
-
-
-def _time_text(time: str | datetime | None) -> str | None:
-    return time.isoformat() if isinstance(time, datetime) else time
-
-
-_Part = tuple[DataFile, tuple[Predicate, ...], TextSchema | None]
-"""A file, the predicates of its deleted rows, and what a text file does not say about itself."""
 
 
 def load_frames(
@@ -282,9 +260,14 @@ def load_frames(
     frames = {}
     for name, some in sorted(files.items()):
         gone = deletions(state, name, written_schemas(documents, name))
-        left = [(file, gone.of(file.path), text_of(file)) for file in some if file.path not in gone.dropped]
-        zone = state.header.time_zone if state.header else "UTC"
-        frames[name] = _frame(spark, store, schema.table(name), left, zone)
+        left = [
+            FilePart(file, deleted=gone.of(file.path), text=text_of(file))
+            for file in some
+            if file.path not in gone.dropped
+        ]
+        zone, table_found = state.header.time_zone if state.header else "UTC", schema.table(name)
+        rows = FileRows(store, table_found, batch_schema(table_found.arrow_schema()), None, verify=True, zone=zone)
+        frames[name] = task_frame(spark, [[part] for part in left], spark_schema(rows.schema), rows)
     return frames
 
 
@@ -306,19 +289,3 @@ def _only(
             table=table_text(table),
         )
     return chosen
-
-
-def _frame(
-    spark: SparkSession,
-    store: ObjectStore,
-    table: Table,
-    files: Sequence[_Part],
-    zone: str,
-) -> DataFrame:
-    arrow = batch_schema(table.arrow_schema())
-
-    def read(part: _Part) -> Iterator[pa.RecordBatch]:
-        file, deleted, text = part
-        return read_batches(store, file, arrow, text, verify=True, zone=zone, deleted=deleted)
-
-    return task_frame(spark, files, spark_schema(arrow), read)

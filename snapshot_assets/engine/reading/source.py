@@ -44,10 +44,7 @@ _AFTER = timedelta(microseconds=1)
 def pushed_range(filters: Iterable[Filter], column: str, zone: str) -> tuple[datetime | None, datetime | None]:
     """Return the start and the end of the times that filters leave; None for an end that they leave open.
 
-    Args:
-        filters: Filters of which all are true for every row.
-        column: The time index.
-        zone: IANA zone of times without one.
+    All filters are true for every row.
     """
     starts, ends = [], []
     for each in filters:

@@ -145,13 +145,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             with counting as progress, closing(exported):
                 for outcomes in exported:
                     done = [outcome for outcome in outcomes if outcome.error is None]
-                    for outcome in done:
-                        progress.outcome(outcome)
+                    text = progress.committed(done)
                     report_chunks(context, key, plan, done, catalog.state, made_from)
                     record_written(context, key, plan, outcomes)
                     report_tables(context, plan, done, tables, names)
-                    if committed := [outcome for outcome in done if outcome.status != "present"]:
-                        context.log.info(progress.committed(committed))
+                    if text:
+                        context.log.info(text)
         leave_out_events_at_the_end(context)
 
     def load_input(self, context: dg.InputContext) -> DataFrame | dict[str, DataFrame]:

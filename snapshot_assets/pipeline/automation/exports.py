@@ -261,12 +261,11 @@ def _copy(context: dg.AssetExecutionContext, plan: Plan, chosen: ChunkScans) -> 
     snapshots = snapshots_of(context)
 
     def report(outcomes: Sequence[Outcome], state: State) -> None:
-        for outcome in outcomes:
-            progress.outcome(outcome)
+        text = progress.committed(outcomes)
         if plan.windowed:
             report_chunks(context, context.asset_key, plan, outcomes, state, made_from_versions({}))
-        if committed := [outcome for outcome in outcomes if outcome.status != "present"]:
-            context.log.info(progress.committed(committed))
+        if text:
+            context.log.info(text)
 
     run = snapshots.export_run(plan.name)
     chunks = len(chosen.chunks) + len(chosen.late) or 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.engine.export.run import ExportRun
@@ -13,6 +15,8 @@ from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import StoreOptions, open_store
+
+on_both = pytest.mark.parametrize("numbers", ["duckdb", "postgresql"], indirect=True)
 
 
 def plan(source: str, query: str | None, to: Path | str, **fields: Any) -> Plan:

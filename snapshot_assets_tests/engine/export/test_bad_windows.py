@@ -69,13 +69,19 @@ def test_of_a_postgresql_view(postgresql_server, postgresql_place: Place) -> Non
     assert "division by zero" in errors[BAD]
 
 
-def test_of_a_view_that_postgresql_cannot_even_plan(postgresql_server, postgresql_place: Place) -> None:
-    """The planner evaluates what is constant: each window fails by itself then, with the server's words."""
-    postgresql_server.psql(
-        postgresql_place.source,
-        "CREATE FUNCTION no() RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$",
+def raising_view(server, place: Place, error: str, *, constant: bool) -> None:
+    """Make the view `bad`, which calls a function that fails; the planner evaluates what is constant."""
+    server.psql(
+        place.source,
+        f"CREATE FUNCTION no() RETURNS int {'IMMUTABLE' * constant} LANGUAGE plpgsql AS"
+        f" $$ BEGIN RAISE EXCEPTION {error}; END $$",
         "CREATE VIEW bad AS SELECT t, public.no() AS v FROM readings",
     )
+
+
+def test_of_a_view_that_postgresql_cannot_even_plan(postgresql_server, postgresql_place: Place) -> None:
+    """The planner evaluates what is constant: each window fails by itself then, with the server's words."""
+    raising_view(postgresql_server, postgresql_place, "'never'", constant=True)
     errors = failed(postgresql_place.run(tables=["public.bad"]))
     assert list(errors) == WINDOWS
     assert all("never" in error for error in errors.values())
@@ -88,12 +94,7 @@ def test_of_a_view_that_postgresql_cannot_even_plan(postgresql_server, postgresq
 def test_what_concerns_the_whole_source_ends_the_planning_at_once(
     sqlstate: str, expected: type[SnapshotError], postgresql_server, postgresql_place: Place
 ) -> None:
-    postgresql_server.psql(
-        postgresql_place.source,
-        "CREATE FUNCTION no() RETURNS int IMMUTABLE LANGUAGE plpgsql AS"
-        f" $$ BEGIN RAISE EXCEPTION 'not now' USING errcode = '{sqlstate}'; END $$",
-        "CREATE VIEW bad AS SELECT t, public.no() AS v FROM readings",
-    )
+    raising_view(postgresql_server, postgresql_place, f"'not now' USING errcode = '{sqlstate}'", constant=True)
     with postgresql_place.run(tables=["public.bad"]).open() as export, pytest.raises(expected, match="not now"):
         list(export.export(WINDOWS))
 
@@ -103,12 +104,7 @@ def test_a_report_has_each_cause_once_and_asks_to_run_again_if_it_passes_by_itse
     sqlstate: str, passes: bool, postgresql_server, postgresql_place: Place
 ) -> None:
     """The statements of the windows differ, and are no causes of their own."""
-    postgresql_server.psql(
-        postgresql_place.source,
-        "CREATE FUNCTION no() RETURNS int LANGUAGE plpgsql AS"
-        f" $$ BEGIN RAISE EXCEPTION 'not now' USING errcode = '{sqlstate}'; END $$",
-        "CREATE VIEW bad AS SELECT t, public.no() AS v FROM readings",
-    )
+    raising_view(postgresql_server, postgresql_place, f"'not now' USING errcode = '{sqlstate}'", constant=False)
     with postgresql_place.run(tables=["public.bad"]).open() as export, pytest.raises(ExportFailedError) as raised:
         list(export.export(WINDOWS))
     text = str(raised.value)

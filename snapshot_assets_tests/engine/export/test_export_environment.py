@@ -13,8 +13,6 @@ from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import CHUNKS
 from snapshot_assets_tests.servers.disks import files_limited_to
 
-every_format = pytest.mark.parametrize("format", ["parquet", "csv", "json"])
-
 _HOLD = """
 import duckdb, sys
 with duckdb.connect(sys.argv[1]):
@@ -34,16 +32,15 @@ def large_window(place) -> Place:
 
 
 @pytest.mark.slow
-@every_format
-def test_a_disk_that_fills_up_fails_its_chunk_and_shows_nothing_of_it(large_window, format):
+def test_a_disk_that_fills_up_fails_its_chunk_and_shows_nothing_of_it(large_window):
     with files_limited_to(100_000), pytest.raises(ExportFailedError, match="chunk 3") as raised:
-        large_window.export(format=format)
+        large_window.export()
     assert list(raised.value.attributes["chunks"]) == [3]
     assert read_state(large_window.store).missing() == [3]
     assert not [path for path in (large_window.folder / "data" / "3").glob("*readings*") if path.is_file()]
     assert list(large_window.store.temporaries()) == []
     assert not [fault for fault in verify(large_window.store).faults if fault.is_damage]
-    large_window.export(format=format)
+    large_window.export()
     assert large_window.differences() == {}
 
 

@@ -46,7 +46,10 @@ ODD = ["+ &", "~a;b,c", "%2F", "é/ü", "日本", "..", "a\\b", "<>|", "[]{}^`",
 """Texts that object stores, URLs and lists of files may misread."""
 
 
-@pytest.fixture(params=["duckdb", "postgresql"])
+on_both = pytest.mark.parametrize("items", ["duckdb", "postgresql"], indirect=True)
+
+
+@pytest.fixture
 def items(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database with 80 items: each name on ten days, in no order."""
     names = ", ".join("NULL" if name is None else f"'{name}'" for name in NAMES)
@@ -55,7 +58,7 @@ def items(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         " i % 2 = 0 AS even, i::float8 AS ratio, TIMESTAMP '2025-01-01' AS moment"
         " FROM generate_series(0, 79) AS g(i)"
     )
-    if request.param == "postgresql":
+    if getattr(request, "param", "duckdb") == "postgresql":
         uri: str = request.getfixturevalue("postgresql_database")
         execute(uri, statement.format(names))
         return uri
@@ -81,6 +84,7 @@ def folders(folder: Path) -> dict[str, int]:
     return dict(Counter(map(str, paths)))
 
 
+@on_both
 def test_files_lie_in_hive_folders_and_read_back_equal(items: str, tmp_path: Path) -> None:
     to = tmp_path / "to"
     done = copied(items, ALL, to, partition_by=["name"])
@@ -120,6 +124,7 @@ def test_a_partitioned_copy_is_verified_kept_rebuilt_imported_and_deleted(items:
     assert [path for path in (to / "data").rglob("*") if path.is_file()] == []
 
 
+@on_both
 def test_text_files_are_partitioned_by_several_columns(items: str, tmp_path: Path) -> None:
     query = "SELECT n, name, day, even FROM items"
     copied(items, query, tmp_path / "to", partition_by=["even", "day"], format="json")
@@ -130,6 +135,7 @@ def test_text_files_are_partitioned_by_several_columns(items: str, tmp_path: Pat
     assert sum(rows.values()) == 80
 
 
+@on_both
 def test_windows_have_folders_of_their_own(items: str, tmp_path: Path) -> None:
     query = "SELECT n, name FROM items WHERE day >= CAST(:start AS date) AND day < CAST(:end AS date)"
     fields = {"start_time": datetime(2025, 1, 1, tzinfo=UTC), "end_time": datetime(2025, 1, 11, tzinfo=UTC)}
@@ -162,6 +168,7 @@ def test_a_compaction_keeps_partitions_apart(items: str, tmp_path: Path) -> None
         compact(store, dedupe="primary_key")
 
 
+@on_both
 def test_what_cannot_name_folders_is_refused_before_anything_is_written(items: str, tmp_path: Path) -> None:
     query = "SELECT n, ratio, moment FROM items"
     with pytest.raises(PlanError, match=r"'country', which is no column .* Its columns are: n, ratio, moment"):

@@ -100,7 +100,7 @@ def test_a_copy_is_not_deleted_where_the_new_one_could_not_be_written(place: Pla
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("written", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("written", ["parquet", "csv"])
 def test_a_disk_that_fills_up_fails_a_copy_which_is_finished_once_there_is_room(
     place: Place, tiny_disk: Disk, written: str
 ) -> None:

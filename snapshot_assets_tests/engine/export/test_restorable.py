@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot_assets.engine.export.start_snapshot import restore_warnings
+from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.format.relations import DatabaseSchema, Table
 
 NEED = {"kind": "function", "name": "public.f(integer)", "for": ["check c of public.t"], "sql": ["CREATE …"]}
@@ -17,7 +17,7 @@ def schema(*names: str, database: str = "postgresql", **options: object) -> Data
 
 
 def test_a_schema_that_every_target_can_have_has_no_warning() -> None:
-    assert restore_warnings(schema("a", "b")) == ()
+    assert tuple(restore_warnings(schema("a", "b"))) == ()
 
 
 def test_objects_that_a_snapshot_does_not_contain_are_named_once_with_a_user() -> None:
@@ -27,7 +27,7 @@ def test_objects_that_a_snapshot_does_not_contain_are_named_once_with_a_user() -
 
 
 def test_names_are_compared_as_other_kinds_of_target_do() -> None:
-    assert "A restore into DuckDB will be refused" in restore_warnings(schema("a", "A"))[0]
-    assert "A restore into DuckDB will be refused" in restore_warnings(schema("a", "A", database="spark"))[0]
-    assert restore_warnings(schema("a", "A", database="duckdb")) == ()
-    assert "A restore into PostgreSQL will be refused" in restore_warnings(schema("x" * 64, database="spark"))[0]
+    assert "A restore into DuckDB will be refused" in next(restore_warnings(schema("a", "A")))
+    assert "A restore into DuckDB will be refused" in next(restore_warnings(schema("a", "A", database="spark")))
+    assert tuple(restore_warnings(schema("a", "A", database="duckdb"))) == ()
+    assert "A restore into PostgreSQL will be refused" in next(restore_warnings(schema("x" * 64, database="spark")))

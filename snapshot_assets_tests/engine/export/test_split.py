@@ -18,7 +18,7 @@ from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import ExportFailedError, PlanError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.databases.postgresql.helpers import execute
-from snapshot_assets_tests.engine.export.copies import files, plan, run_of
+from snapshot_assets_tests.engine.export.copies import files, on_both, plan, run_of
 
 ROWS = "SELECT n, moment FROM numbers"
 WINDOWED = f"{ROWS} WHERE moment >= :start AND moment < :end"
@@ -59,6 +59,7 @@ def numbers_of(folder: Path) -> list[int]:
     return sorted(row["n"] for file in files(folder) for row in pq.read_table(file).to_pylist())
 
 
+@on_both
 @pytest.mark.parametrize("column", ["n", "moment"])
 def test_tasks_read_ranges_of_a_query(numbers: str, tmp_path: Path, column: str) -> None:
     done, tasks = divided(numbers, ROWS, tmp_path / "to", split_by=column)
@@ -67,12 +68,14 @@ def test_tasks_read_ranges_of_a_query(numbers: str, tmp_path: Path, column: str)
     assert all(24 <= file.rows <= 26 for file in done.outcomes[0].files)
 
 
+@on_both
 def test_each_window_is_divided(numbers: str, tmp_path: Path) -> None:
     done, tasks = divided(numbers, WINDOWED, tmp_path / "to", 1, 2, split_by="n", **FOUR_DAYS)
     assert (done.rows, done.sealed is not None, tasks[:2]) == (96, True, [4, 4])
     assert numbers_of(tmp_path / "to") == list(range(96))
 
 
+@on_both
 def test_a_table_and_a_view_are_divided_too(numbers: str, tmp_path: Path) -> None:
     schema = "main" if numbers.startswith("duckdb") else "public"
     done, tasks = divided(numbers, f"{schema}.numbers", tmp_path / "to", split_by="n")
@@ -80,6 +83,7 @@ def test_a_table_and_a_view_are_divided_too(numbers: str, tmp_path: Path) -> Non
     assert numbers_of(tmp_path / "to") == list(range(100))
 
 
+@on_both
 def test_few_rows_and_none_are_read_by_one_task(numbers: str, tmp_path: Path) -> None:
     for number, (condition, rows) in enumerate({"n < 9": 9, "n < 0": 0}.items()):
         folder = tmp_path / str(number)
@@ -104,6 +108,7 @@ def test_a_copy_is_continued_with_another_division(numbers: str, tmp_path: Path)
     assert numbers_of(tmp_path / "to") == list(range(96))
 
 
+@on_both
 def test_a_column_that_cannot_divide_leaves_nothing(numbers: str, tmp_path: Path) -> None:
     for query, problem in {ROWS: "no column 'name'", "SELECT n, 'x' || n AS name FROM numbers": "of type"}.items():
         with pytest.raises(PlanError, match=problem):
@@ -111,6 +116,7 @@ def test_a_column_that_cannot_divide_leaves_nothing(numbers: str, tmp_path: Path
     assert not (tmp_path / "to").exists()
 
 
+@on_both
 def test_a_query_that_fails_while_it_is_sampled_reports_the_servers_error(numbers: str, tmp_path: Path) -> None:
     failing = "SELECT n, moment, CAST(CASE WHEN n < 60 THEN 'x' ELSE '1' END AS int) AS v FROM numbers"
     query = f"{failing} WHERE moment >= :start AND moment < :end"
@@ -124,6 +130,7 @@ def test_only_queries_are_divided() -> None:
         Plan(name="p", source="s", to="file:///a/b", split_by="n")
 
 
+@on_both
 def test_a_table_is_divided_like_that_of_an_export(
     numbers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

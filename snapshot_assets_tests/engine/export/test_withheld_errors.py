@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.engine.export.tasks import hide_values, hiding_values
+from snapshot_assets.engine.export.hidden_values import hide_values, hiding_values
 from snapshot_assets.errors import DatabaseError, ExportFailedError, SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.cli.helpers import contents, export, store_of

@@ -168,17 +168,6 @@ def test_a_range_without_rows_gives_none(readings: Read) -> None:
     assert rows(readings(start="2031-01-04T00:00:00Z")) == []
 
 
-def test_a_range_opens_only_the_files_that_overlap_it(exported: Place) -> None:
-    uri = exported.store.uri
-    expected = rows(read(uri, "main.readings", **RANGE))
-    for file in (exported.folder / "data").rglob("*.parquet"):
-        if file.parent.name not in ("2", "3") or "readings" not in file.name:
-            file.unlink()
-    assert rows(read(uri, "main.readings", **RANGE)) == expected
-    with pytest.raises(ObjectNotFoundError, match=r"data/0/main\.readings-"):
-        read(uri, "main.readings")
-
-
 def test_a_file_whose_statistics_exclude_the_range_is_not_opened(exported: Place) -> None:
     for file in (exported.folder / "data").rglob("*.parquet"):
         file.unlink()

@@ -262,25 +262,6 @@ def test_a_planned_read_can_be_pickled_after_its_store_was_used(hourly: Callable
     assert numbers(pickle.loads(pickle.dumps(read))) == numbers(read)
 
 
-def test_certificates_of_the_environment_are_read_once(
-    hourly: Callable[..., str], s3_server: S3Server, s3_location: str, tmp_path: Path
-) -> None:
-    """A bundle may begin with comments, so that its content is not taken for a path."""
-    options = s3_server.options
-    folder = parse_location(hourly()).local_path
-    for file in folder.glob("[st]*/**/*.*"):
-        open_store(parse_location(s3_location), options).put(file.relative_to(folder).as_posix(), file.read_bytes())
-    environment = {
-        "AWS_ACCESS_KEY_ID": str(options.access_key_id),
-        "AWS_SECRET_ACCESS_KEY": str(options.secret_access_key),
-        "AWS_ENDPOINT_URL": str(options.endpoint),
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_CA_BUNDLE": certifi.where(),
-    }
-    assert loaded(s3_location, environment=environment).names == ["moment", "n"]
-
-
 def loaded(uri: str, *, master: str = "local[2]", environment: dict[str, str] | None = None) -> StructType:
     """Return the schema of table `main.hourly`, as a source registered under a master and an environment gives it."""
 
@@ -313,6 +294,7 @@ def test_credentials_come_from_the_environment_of_the_process_that_registered(
         "AWS_ACCESS_KEY_ID": options.access_key_id,
         "AWS_SECRET_ACCESS_KEY": options.secret_access_key,
         "AWS_ALLOW_HTTP": "true",
+        "AWS_CA_BUNDLE": certifi.where(),  # it may begin with comments, so that its content is not taken for a path
     }
     assert loaded(s3_location, environment=environment).names == ["moment", "n"]
     with pytest.raises(StoreDeniedError):

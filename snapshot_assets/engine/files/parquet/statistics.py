@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -40,14 +41,6 @@ def file_columns(groups: tuple[RowGroup, ...], schema: pa.Schema) -> tuple[Colum
     return tuple(_merge(field, found, rows) for field, found in zip(fields, by_column, strict=True))
 
 
-def _raised(value: bytes) -> bytes | None:
-    """Return at most `BOUND_BYTES` bytes that are not below `value`; None if no such bytes exist."""
-    if len(value) <= BOUND_BYTES:
-        return value
-    prefix = value[:BOUND_BYTES].rstrip(b"\xff")
-    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
-
-
 def _flat_columns(schema: pa.Schema) -> list[tuple[int, pa.Field]]:
     """Return the columns that are not nested, each with the number of its leaf in the Parquet schema."""
     columns = []
@@ -73,7 +66,12 @@ def _column(field: pa.Field, chunk: pq.ColumnChunkMetaData) -> ColumnStatistics:
     if statistics.has_min_max:
         minimum, maximum = statistics.min_raw, statistics.max_raw
         if isinstance(minimum, bytes):
-            minimum, maximum = minimum[:BOUND_BYTES], _raised(maximum)
+            minimum = minimum[:BOUND_BYTES]
+        if isinstance(maximum, bytes) and len(maximum) > BOUND_BYTES:
+            prefix = maximum[:BOUND_BYTES].rstrip(
+                b"\xff"
+            )  # raised, so that no value is above; there may be no such bound
+            maximum = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
     return ColumnStatistics(field.name, statistics.null_count if statistics.has_null_count else None, minimum, maximum)
 
 
@@ -81,10 +79,7 @@ def _merge(field: pa.Field, found: Iterable[ColumnStatistics], rows: list[int]) 
     found = tuple(found)
     nulls = [column.null_count for column in found]
     with_values = [column for column, count in zip(found, rows, strict=True) if column.null_count != count]
-
-    def order(value: Physical) -> Any:
-        return _order(field.type, value)
-
+    order = partial(_order, field.type)
     minima = [column.minimum for column in with_values if column.minimum is not None]
     maxima = [column.maximum for column in with_values if column.maximum is not None]
     return ColumnStatistics(

@@ -78,22 +78,26 @@ def choose_encodings(rows: pa.Table) -> Encodings:
     Args:
         rows: Rows of the table to be written, at least one.
     """
-    sample = _sample(rows)
-    with_dictionary = _write(sample, True, None)
+    count = min(rows.num_rows, SAMPLE_ROWS)
+    while count > 1 and rows.slice(0, count).nbytes > SAMPLE_BYTES:
+        count //= 2
+    sample = rows.slice(0, count)
+    with_dictionary = _trial(sample, True, None)
     # A dot in a name can make the paths of two columns equal; options cannot distinguish them, so both stay PLAIN.
-    paths = [with_dictionary.schema.column(index).path for index in range(with_dictionary.num_columns)]
+    paths = [column.path_in_schema for column in with_dictionary]
     own = {
-        path: _BY_PHYSICAL_TYPE[kind]
-        for index, path in enumerate(paths)
-        if (kind := with_dictionary.schema.column(index).physical_type) in _BY_PHYSICAL_TYPE and paths.count(path) == 1
+        column.path_in_schema: _BY_PHYSICAL_TYPE[column.physical_type]
+        for column in with_dictionary
+        if column.physical_type in _BY_PHYSICAL_TYPE and paths.count(column.path_in_schema) == 1
     }
-    own_sizes = _sizes(_write(sample, False, own or None))
-    plain_sizes = [size * PLAIN_HANDICAP for size in _sizes(_write(sample, False, None))]
+    with_own, plain = _trial(sample, False, own or None), _trial(sample, False, None)
     dictionary: list[str] = []
     others: dict[str, str] = {}
-    for path, size, own_size, plain_size in zip(paths, _sizes(with_dictionary), own_sizes, plain_sizes, strict=True):
+    for path, *columns in zip(paths, with_dictionary, with_own, plain, strict=True):
         if paths.count(path) > 1:
             continue
+        size, own_size, plain_size = (column.total_compressed_size for column in columns)
+        plain_size *= PLAIN_HANDICAP
         if size <= min(own_size, plain_size):
             dictionary.append(path)
         elif path in own and own_size <= plain_size:
@@ -101,23 +105,13 @@ def choose_encodings(rows: pa.Table) -> Encodings:
     return Encodings(tuple(dictionary), others)
 
 
-def _sample(rows: pa.Table) -> pa.Table:
-    count = min(rows.num_rows, SAMPLE_ROWS)
-    while count > 1 and rows.slice(0, count).nbytes > SAMPLE_BYTES:
-        count //= 2
-    return rows.slice(0, count)
-
-
-def _write(sample: pa.Table, dictionary: bool, encoding: dict[str, str] | None) -> pq.FileMetaData:
+def _trial(sample: pa.Table, dictionary: bool, encoding: dict[str, str] | None) -> list[pq.ColumnChunkMetaData]:
+    """Write a sample, and return what its footer says of its columns."""
     options = {**Encodings().options(), "use_dictionary": dictionary, "column_encoding": encoding}
     with pq.ParquetWriter(pa.BufferOutputStream(), sample.schema, write_statistics=False, **options) as writer:
         writer.write_table(sample)
-    return writer.writer.metadata
-
-
-def _sizes(metadata: pq.FileMetaData) -> list[int]:
-    group = metadata.row_group(0)
-    return [group.column(index).total_compressed_size for index in range(metadata.num_columns)]
+    group = writer.writer.metadata.row_group(0)
+    return [group.column(index) for index in range(group.num_columns)]
 
 
 ROW_GROUP_BYTES = 32 << 20
@@ -135,23 +129,10 @@ def write_parquet(
     *,
     max_file_size: int,
 ) -> list[DataFile]:
-    """Write batches as Parquet files.
+    """Write batches, each with some rows, as Parquet files; see `write.write_files`.
 
     A file is closed once it has `max_file_size` bytes. It may exceed that by its last row group, whose rows take at
-    most a quarter of `max_file_size` (and 32 MiB) in memory, unless a single row is larger. An error aborts the open
-    object; finished objects stay as orphans.
-
-    Args:
-        store: The location.
-        target: Names and metadata of the files.
-        batches: The rows, each batch with some.
-        max_file_size: Bytes at which a file is closed.
-
-    Returns:
-        The files, in order; empty if there are no rows.
-
-    Raises:
-        StorageError: The store refused or failed.
+    most a quarter of `max_file_size` (and 32 MiB) in memory, unless a single row is larger.
     """
     limit = min(max(max_file_size // ROW_GROUPS_PER_FILE, SMALLEST_ROW_GROUP), ROW_GROUP_BYTES)
     groups = _row_groups(iter(batches), limit)
@@ -210,26 +191,20 @@ def _write_file(
     max_file_size: int,
 ) -> DataFile:
     with store.open_writer(path) as out, HashingSink(out) as sink:
-        metadata, schema = _encode(sink, target, encodings, groups, max_file_size)
+        group: _RowGroup | None = next(groups)
+        assert group is not None
+        schema, first = group.rows.schema, group.first
+        # Pages of 20,000 rows, pyarrow's default, would cost 6 % of the time and 2 % of the size.
+        writer = pq.ParquetWriter(sink, schema, max_rows_per_page=ROW_GROUP_ROWS, **encodings.options())
+        while group is not None:
+            writer.write_table(group.rows, row_group_size=group.rows.num_rows)
+            last = group.last
+            group = next(groups, None) if sink.size < max_file_size else None
+        writer.add_key_value_metadata(_footer(target, first, last))
+        writer.close()
+    metadata = writer.writer.metadata
     found = row_groups(metadata, schema)
     return target.data_file(path, metadata.num_rows, sink, file_columns(found, schema), found)
-
-
-def _encode(
-    sink: HashingSink, target: FileTarget, encodings: Encodings, groups: Iterator[_RowGroup], max_file_size: int
-) -> tuple[pq.FileMetaData, pa.Schema]:
-    group: _RowGroup | None = next(groups)
-    assert group is not None
-    schema, first = group.rows.schema, group.first
-    # Pages of 20,000 rows, pyarrow's default, would cost 6 % of the time and 2 % of the size.
-    writer = pq.ParquetWriter(sink, schema, max_rows_per_page=ROW_GROUP_ROWS, **encodings.options())
-    while group is not None:
-        writer.write_table(group.rows, row_group_size=group.rows.num_rows)
-        last = group.last
-        group = next(groups, None) if sink.size < max_file_size else None
-    writer.add_key_value_metadata(_footer(target, first, last))
-    writer.close()
-    return writer.writer.metadata, schema
 
 
 def _footer(target: FileTarget, first_ingest: datetime, last_ingest: datetime) -> dict[str, str]:

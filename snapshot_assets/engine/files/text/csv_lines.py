@@ -11,8 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from snapshot_assets.engine.files.text.json_lines import converted, from_json, to_json
-from snapshot_assets.engine.files.text.values import WIDE_BYTES, is_bytes, is_time, joined, to_text, values_of
+from snapshot_assets.engine.files.text.json_lines import from_json, to_json
+from snapshot_assets.engine.files.text.values import (
+    WIDE_BYTES,
+    from_text,
+    is_bytes,
+    is_time,
+    joined,
+    to_text,
+    values_of,
+)
 from snapshot_assets.format.header import FileFormat
 
 _END_OF_DATA = "\\."  # a line that ends the data for psql, unless it is quoted
@@ -72,13 +80,9 @@ def _contains(texts: pa.Array, character: str) -> bool:
 def decode_lines(
     source: Callable[[], BinaryIO], schema: pa.Schema, wanted: Sequence[str], written: FileFormat
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an unpacked CSV file in some columns.
+    """Yield the rows of an unpacked CSV file, whose columns are `schema`, in the wanted columns.
 
-    Args:
-        source: Opens the file from its start, as often as it is called.
-        schema: All columns of the file.
-        wanted: The columns to read.
-        written: The file's format.
+    `source` opens the file from its start, as often as it is called.
 
     Raises:
         ArrowInvalid: The file is not such a CSV file.
@@ -146,7 +150,7 @@ def _batches(
 
 def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_nested(kind):
-        return converted(array, kind)
+        return from_text(array, kind)
     try:
         values = [text and json.loads(text, parse_int=str, parse_float=str) for text in array.to_pylist()]
     except ValueError as error:

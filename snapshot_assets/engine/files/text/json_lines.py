@@ -77,29 +77,20 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     missing = pa.array([value is None for value in values], pa.bool_())
     try:
         if pa.types.is_list(kind) or pa.types.is_map(kind):
-            return _list_from_json(values, kind, missing)
+            flat = list(chain.from_iterable(value or () for value in values))
+            offsets = pa.array([0, *accumulate(len(value or ()) for value in values)], pa.int32())
+            if pa.types.is_list(kind):
+                return pa.ListArray.from_arrays(offsets, from_json(flat, kind.value_type), type=kind, mask=missing)
+            keys = from_json([key for key, _ in flat], kind.key_type)
+            items = from_json([item for _, item in flat], kind.item_type)
+            return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=missing)
         if pa.types.is_struct(kind):
             members = [from_json([value and value[each.name] for value in values], each.type) for each in kind]
             return pa.StructArray.from_arrays(members, fields=list(kind), mask=missing)
         read = pa.array(values, pa.bool_() if pa.types.is_boolean(kind) else pa.large_string())
     except (KeyError, TypeError, ValueError, pa.ArrowTypeError) as error:
         raise pa.ArrowInvalid(f"a value is no {kind}: {error!r}") from error
-    return converted(read, kind)
-
-
-def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return texts as values of a type; values that have it already stay."""
-    return array if array.type == kind else from_text(array, kind)
-
-
-def _list_from_json(values: Sequence[Any], kind: pa.DataType, missing: pa.Array) -> pa.Array:
-    flat = list(chain.from_iterable(value or () for value in values))
-    offsets = pa.array([0, *accumulate(len(value or ()) for value in values)], pa.int32())
-    if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(offsets, from_json(flat, kind.value_type), type=kind, mask=missing)
-    keys = from_json([key for key, _ in flat], kind.key_type)
-    items = from_json([item for _, item in flat], kind.item_type)
-    return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=missing)
+    return from_text(read, kind)
 
 
 def _listed(array: pa.Array, values: pa.Array) -> pa.Array:
@@ -129,12 +120,7 @@ def encode_lines(batch: pa.RecordBatch) -> pa.Array:
 
 
 def decode_lines(source: BinaryIO, schema: pa.Schema, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an unpacked file of JSON lines in some columns.
-
-    Args:
-        source: The file.
-        schema: All columns of the file.
-        wanted: The columns to read.
+    """Yield the rows of an unpacked file of JSON lines, whose columns are `schema`, in the wanted columns.
 
     Raises:
         ArrowInvalid: The file does not hold such lines.
@@ -169,7 +155,7 @@ def _decode(block: bytes, types: dict[str, pa.DataType]) -> pa.RecordBatch:
         )
     except pa.ArrowInvalid:  # such as a NaN, which is a string among numbers
         return _decode_exactly(block, types)
-    arrays = [converted(table.column(name).combine_chunks(), kind) for name, kind in types.items()]
+    arrays = [from_text(table.column(name).combine_chunks(), kind) for name, kind in types.items()]
     return pa.RecordBatch.from_arrays(arrays, names=list(types))
 
 

@@ -18,12 +18,15 @@ _TEXT = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d+
 # Arrow formats and parses the years 1 to 9999. The others, which are rare, are converted one by one.
 
 
-def time_to_text(array: pa.Array) -> pa.Array:
+def _time_to_text(array: pa.Array) -> pa.Array:
     """Return dates or timestamps as strings; NULL stays NULL."""
     kind = array.type
     local = array.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else array
     # With a zone, Arrow's cast takes 25 times as long; every zone here is UTC.
-    ticks, numbers = _numbers(array)
+    if pa.types.is_timestamp(kind):
+        ticks, numbers = 86_400 * 10 ** _DIGITS[kind.unit], array.cast(pa.int64())  # of a day, and since 1970
+    else:
+        ticks, numbers = 1, array.cast(pa.int32()).cast(pa.int64())
     first, last = (max(_FIRST_DAY * ticks, -_MOST), min((_LAST_DAY + 1) * ticks - 1, _MOST))
     usual = pc.and_(pc.greater_equal(numbers, pa.scalar(first)), pc.less_equal(numbers, pa.scalar(last)))
     if pc.all(usual).as_py() is not False:
@@ -39,12 +42,8 @@ def time_to_text(array: pa.Array) -> pa.Array:
     return pc.replace_substring(zoned, " BCZ", "Z BC") if pc.any(pc.ends_with(texts, " BC")).as_py() else zoned
 
 
-def text_to_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the dates or timestamps that `time_to_text` wrote, with a space or a T before the time.
-
-    Raises:
-        ArrowInvalid: A text is neither.
-    """
+def _text_to_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the dates or timestamps that `_time_to_text` wrote, with a space or a T before the time."""
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
@@ -53,16 +52,9 @@ def text_to_time(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.array(read, pa.int32() if digits is None else pa.int64()).cast(kind)
 
 
-def _numbers(array: pa.Array) -> tuple[int, pa.Array]:
-    """Return the ticks of a day, and the times as ticks since 1970."""
-    if pa.types.is_date32(array.type):
-        return 1, array.cast(pa.int32()).cast(pa.int64())
-    return 86_400 * 10 ** _DIGITS[array.type.unit], array.cast(pa.int64())
-
-
 def _written(number: int, kind: pa.DataType) -> str:
     if pa.types.is_date32(kind):
-        return "{}{}".format(*_day_text(number))
+        return "".join(_day_text(number))
     second = 10 ** _DIGITS[kind.unit]
     days, rest = divmod(number, 86_400 * second)
     day, era = _day_text(days)
@@ -130,7 +122,7 @@ def to_text(array: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         return _named_floats(array)
     if is_time(kind):
-        return time_to_text(array)
+        return _time_to_text(array)
     if pa.types.is_duration(kind):
         return array.cast(pa.int64()).cast(pa.string())
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width == _UUID_BYTES:
@@ -141,11 +133,13 @@ def to_text(array: pa.Array) -> pa.Array:
 
 
 def from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the values of a type that `to_text` wrote.
+    """Return the values of a type that `to_text` wrote; values that have it already stay.
 
     Raises:
         ArrowInvalid: A text is no value of the type.
     """
+    if texts.type == kind:
+        return texts
     if pa.types.is_null(kind):
         return pa.nulls(len(texts))
     if pa.types.is_duration(kind):
@@ -155,19 +149,16 @@ def from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if is_bytes(kind):
         return _unhex(pc.binary_replace_slice(texts.cast(pa.large_binary()), 0, len(_HEX_PREFIX), b"")).cast(kind)
     if is_time(kind):
-        return text_to_time(texts, kind)
+        return _text_to_time(texts, kind)
     if pa.types.is_time(kind):  # Arrow casts texts to timestamps only
         return joined("1970-01-01 ", texts).cast(pa.timestamp(kind.unit)).cast(kind)
     return texts.cast(kind)
 
 
 def joined(*parts: pa.Array | str, separator: str = "", wide: bool = False) -> pa.Array:
-    """Join texts row by row; NULL if one of them is NULL.
+    """Join texts row by row; NULL if one of them is NULL. A part that is one text is in each row.
 
-    Args:
-        parts: Arrays of texts, and texts that are the same in each row.
-        separator: What is put between them.
-        wide: Whether the result may have more than 2 GiB.
+    Only a `wide` result may have more than 2 GiB.
     """
     wide = wide or any(pa.types.is_large_string(part.type) for part in parts if not isinstance(part, str))
     kind = pa.large_string() if wide else pa.string()

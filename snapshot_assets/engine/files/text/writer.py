@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -54,18 +54,16 @@ class Bounds:
     def columns(self) -> tuple[ColumnStatistics, ...]:
         """Return the bounds as Parquet has them: a Parquet file of the least and greatest values gives them."""
         length = max((len(values) for values in self._values.values()), default=0)
-        rows = pa.table(
-            [self._column(field, length) for field in self._schema], schema=self._schema.with_metadata(None)
-        )
+        columns = []
+        for field in self._schema:
+            values = self._values[field.name]
+            columns.append(pa.array(values, field.type) if len(values) == length else pa.nulls(length, field.type))
+        rows = pa.table(columns, schema=self._schema.with_metadata(None))
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink)
         metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
         found = file_columns(row_groups(metadata, self._schema), self._schema)
         return tuple(replace(each, null_count=self._nulls[each.column]) for each in found)
-
-    def _column(self, field: pa.Field, length: int) -> pa.Array:
-        values = self._values[field.name]
-        return pa.array(values, field.type) if len(values) == length else pa.nulls(length, field.type)
 
 
 def _cut(array: pa.Array) -> pa.Array:
@@ -107,7 +105,8 @@ class _Block:
 
     def halves(self, count: int) -> tuple[_Block, _Block]:
         """Return the first rows, and the others."""
-        return self._slice(0, count), self._slice(count, None)
+        first = _Block(self.rows.slice(0, count), self.lines.slice(0, count))
+        return first, _Block(self.rows.slice(count), self.lines.slice(count))
 
     def blocks(self, size: int) -> Iterator[_Block]:
         """Split into blocks of at most some bytes, or of one row."""
@@ -119,9 +118,6 @@ class _Block:
             yield block
             rest = others
 
-    def _slice(self, start: int, length: int | None) -> _Block:
-        return _Block(self.rows.slice(start, length), self.lines.slice(start, length))
-
 
 def write_text(
     store: ObjectStore,
@@ -131,26 +127,15 @@ def write_text(
     *,
     max_file_size: int,
 ) -> list[DataFile]:
-    """Write batches as text files.
+    """Write batches, each with some rows, as text files; see `write.write_files`.
 
     The next file is started before `max_file_size` would be passed. A single larger row is a file of its own. In
     compressed files each block of lines is a frame of its own, and the frames' sizes count.
-
-    Args:
-        store: The location.
-        target: Names of the files.
-        batches: The rows, each batch with some.
-        written: The format.
-        max_file_size: Most bytes of a file.
-
-    Returns:
-        The files, in order; empty if there are no rows.
-
-    Raises:
-        StorageError: The store refused or failed.
     """
     encode = json_lines.encode_lines if written.name == "json" else partial(csv_lines.encode_lines, written=written)
-    blocks = _blocks(batches, encode, max(min(BLOCK_BYTES, max_file_size // _BLOCKS_PER_FILE), 1))
+    size = max(min(BLOCK_BYTES, max_file_size // _BLOCKS_PER_FILE), 1)
+    rows = (piece for batch in batches for piece in pieces(batch, PIECE_BYTES))
+    blocks = (block for piece in rows for block in _Block(piece, encode(piece)).blocks(size))
     files: list[DataFile] = []
     block = next(blocks, None)
     while block is not None:
@@ -199,13 +184,9 @@ def _write_file(
 def _fitting(
     block: _Block, written: FileFormat, room: int, *, alone: bool
 ) -> tuple[_Block, bytes | memoryview, _Block | None]:
-    """Return the first rows that fit, their bytes, and the rest, if there is one.
+    """Return the first rows that fit into the bytes that are left, their own bytes, and the rest, if there is one.
 
-    Args:
-        block: The rows.
-        written: The format.
-        room: Bytes that are left.
-        alone: Whether the file has no row yet: then it gets one, whatever its size.
+    A file that is `alone`, because it has no row yet, gets one, whatever its size.
     """
     if written.compression == "none":
         fitting, left = block.split(room)
@@ -229,13 +210,3 @@ def _packed(data: bytes | memoryview, written: FileFormat) -> bytes | memoryview
         return igzip.compress(data, _LEVEL, mtime=0)
     packed: bytes = pa.Codec(written.compression, compression_level=_LEVEL).compress(data, asbytes=True)
     return packed
-
-
-def _blocks(
-    batches: Iterable[pa.RecordBatch],
-    encode: Callable[[pa.RecordBatch], pa.Array],
-    size: int,
-) -> Iterator[_Block]:
-    for batch in batches:
-        for piece in pieces(batch, PIECE_BYTES):
-            yield from _Block(piece, encode(piece)).blocks(size)
