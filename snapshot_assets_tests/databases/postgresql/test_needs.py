@@ -14,7 +14,7 @@ from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.restore_needs import restore_warnings
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets_tests.databases.postgresql.helpers import execute, extracted, restore, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
