@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import TypeVar
 
-from snapshot_assets.catalog.rules.seal import NO_CALENDAR, Calendar
+from snapshot_assets.catalog.rules.retention import NO_CALENDAR, Calendar
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, SavepointState, TagState
 from snapshot_assets.errors import PlanError

@@ -21,7 +21,7 @@ from snapshot_assets.catalog.pins.automatic import (
     why_no_tag,
     with_new_tag,
 )
-from snapshot_assets.catalog.rules.seal import Calendar
+from snapshot_assets.catalog.rules.retention import Calendar
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.pins import SavepointState, TagState
 from snapshot_assets.errors import PlanError
