@@ -100,26 +100,6 @@ class FederatedTable:
     deduplicated: bool
 
 
-def federated_table(name: TableName, having: Sequence[Member], *, dedupe: bool) -> FederatedTable:
-    """Return the table of the members that have it.
-
-    They come the highest rank first. With `dedupe`, overlapping windows are accepted.
-
-    Raises:
-        FederationError: Members disagree on the table, or windows of two members overlap. Names both.
-    """
-    table = _merged(name, having)
-    spans = [span for member in having for span in member.spans(name)]
-    if not dedupe:
-        groups = _overlapping(spans)
-        _refuse_overlap(name, groups)
-        return FederatedTable(table, groups, False)
-    key = _key(name, having)
-    with_time = table.time_index is None or table.time_index in key
-    # If the key lacks the time, rows with one key may be in any windows.
-    return FederatedTable(table, _overlapping(spans) if with_time else (tuple(spans),), True)
-
-
 def _merged(name: TableName, members: Sequence[Member]) -> Table:
     """Return the table of the highest rank, with the additional columns of the other members."""
     first = members[0].tables[name]
@@ -189,16 +169,15 @@ def _overlapping(spans: Sequence[Span]) -> tuple[tuple[Span, ...], ...]:
     return tuple(map(tuple, groups))
 
 
-def _refuse_overlap(name: TableName, groups: Iterable[Sequence[Span]]) -> None:
-    for group in groups:
-        if len(group) > 1:
-            raise FederationError(
-                f"Table {name}: {group[0]} overlaps {group[1]}, so rows may be duplicated. Give each writer its own"
-                f" time ranges, or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal"
-                " stays.",
-                table=table_text(name),
-                writers=(group[0].member.writer, group[1].member.writer),
-            )
+def _refuse_overlap(name: TableName, group: Sequence[Span]) -> None:
+    if len(group) > 1:
+        raise FederationError(
+            f"Table {name}: {group[0]} overlaps {group[1]}, so rows may be duplicated. Give each writer its own"
+            f" time ranges, or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal"
+            " stays.",
+            table=table_text(name),
+            writers=(group[0].member.writer, group[1].member.writer),
+        )
 
 
 OpenBelow = Callable[..., ObjectStore]
@@ -240,7 +219,17 @@ class Federation:
         if not having:
             names = ", ".join(map(str, self.tables)) or "none"
             raise UnknownRelationError(f"No writer below {self.root} has a table {name}; there are {names}.")
-        return federated_table(name, having, dedupe=self.dedupe)
+        table = _merged(name, having)
+        spans = [span for member in having for span in member.spans(name)]
+        if not self.dedupe:
+            groups = _overlapping(spans)
+            for group in groups:
+                _refuse_overlap(name, group)
+            return FederatedTable(table, groups, False)
+        key = _key(name, having)
+        with_time = table.time_index is None or table.time_index in key
+        # If the key lacks the time, rows with one key may be in any windows.
+        return FederatedTable(table, _overlapping(spans) if with_time else (tuple(spans),), True)
 
 
 def open_federation(

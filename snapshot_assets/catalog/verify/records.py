@@ -66,15 +66,7 @@ def record_verification(store: ObjectStore, report: Report, now: datetime) -> No
     if report.scope == "older" or not report.location_id:
         return
     path = verification_path(now, report.depth, report.scope, new_attempt())
-    try:
-        if next(iter(store.list(TRANSACTIONS)), None) is not None:  # else it was deleted meanwhile
-            store.put(path, pretty_json(_document(report, now)))
-    except StorageError as error:
-        _LOG.warning("The verification of %s is not recorded: %s", store.uri, error)
-
-
-def _document(report: Report, now: datetime) -> dict[str, Any]:
-    return {
+    document = {
         "version": report.format_version,
         "location_id": report.location_id,
         "uri": report.uri,
@@ -89,6 +81,11 @@ def _document(report: Report, now: datetime) -> dict[str, Any]:
         "bytes": report.bytes,
         "damaged": sorted({fault.object for fault in report.faults if fault.is_damage}),
     }
+    try:
+        if next(iter(store.list(TRANSACTIONS)), None) is not None:  # else it was deleted meanwhile
+            store.put(path, pretty_json(document))
+    except StorageError as error:
+        _LOG.warning("The verification of %s is not recorded: %s", store.uri, error)
 
 
 def superseded(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
