@@ -169,17 +169,6 @@ def _overlapping(spans: Sequence[Span]) -> tuple[tuple[Span, ...], ...]:
     return tuple(map(tuple, groups))
 
 
-def _refuse_overlap(name: TableName, group: Sequence[Span]) -> None:
-    if len(group) > 1:
-        raise FederationError(
-            f"Table {name}: {group[0]} overlaps {group[1]}, so rows may be duplicated. Give each writer its own"
-            f" time ranges, or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal"
-            " stays.",
-            table=table_text(name),
-            writers=(group[0].member.writer, group[1].member.writer),
-        )
-
-
 OpenBelow = Callable[..., ObjectStore]
 """Opens the store of a folder below the root, given the names on its path."""
 
@@ -223,8 +212,14 @@ class Federation:
         spans = [span for member in having for span in member.spans(name)]
         if not self.dedupe:
             groups = _overlapping(spans)
-            for group in groups:
-                _refuse_overlap(name, group)
+            for one, other, *_ in (group for group in groups if len(group) > 1):
+                raise FederationError(
+                    f"Table {name}: {one} overlaps {other}, so rows may be duplicated. Give each writer its own time"
+                    f" ranges, or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal"
+                    " stays.",
+                    table=table_text(name),
+                    writers=(one.member.writer, other.member.writer),
+                )
             return FederatedTable(table, groups, False)
         key = _key(name, having)
         with_time = table.time_index is None or table.time_index in key

@@ -95,11 +95,10 @@ class SavepointRule:
 
 @dataclass(frozen=True)
 class NewTag:
-    """A tag to create for a tick."""
+    """A tag to create for the newest tick."""
 
     name: str
     revision: int
-    tick: datetime
     ttl: timedelta | None
 
 
@@ -172,8 +171,8 @@ def tag_due(rule: TagRule, state: State, now: datetime) -> NewTag | None:
     """
     if why_no_tag(rule, state, now):
         return None
-    tick = rule.ticks.newest(now)
-    return NewTag(rule.name_of(tick), state.readable()[-1].revision, tick, rule.default_time_retained)
+    name = rule.name_of(rule.ticks.newest(now))
+    return NewTag(name, state.readable()[-1].revision, rule.default_time_retained)
 
 
 def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:

@@ -8,7 +8,7 @@ newest stays. While a rule has kept fewer than N, the oldest moment stays too, s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 
@@ -79,35 +79,27 @@ class Backup:
 
 def backups(state: BaseState) -> list[Backup]:
     """Return what was backed up, oldest first."""
-    changes = [(event.revision, _exporting_revision(event)) for event in state.events if event.changes_data]
-    changed = [event for event in state.events if any(isinstance(each, _CHANGES) for each in event.actions)]
-    revisions = [event.revision for event in changed]
+    changes = [event for event in state.events if event.changes_data]
+    revisions, exports = [event.revision for event in changes], [_exporting_revision(event) for event in changes]
+    groups: list[list[SealState]] = []
+    for seal in state.seals:
+        last = groups[-1][-1].revision if groups else 0
+        between = exports[bisect_right(revisions, last) : bisect_right(revisions, seal.revision)]
+        if groups and between and max(between) <= last:  # it only compacts the seal before
+            groups[-1].append(seal)
+        else:  # the change is more than a compaction, or unknown
+            groups.append([seal])
+
+    # A tombstone or a rollback makes another backup of an export. Checkpoints keep these actions for ever.
+    kinds = act.Tombstone | act.Rollback
+    remade = [event for event in state.events if any(isinstance(each, kinds) for each in event.actions)]
+    remade_at = [event.revision for event in remade]
 
     def made_at(seal: SealState) -> datetime:
-        place = bisect_right(revisions, seal.revision)
-        return max(seal.exported_at, changed[place - 1].committed_at) if place else seal.exported_at
+        place = bisect_right(remade_at, seal.revision)
+        return max(seal.exported_at, remade[place - 1].committed_at) if place else seal.exported_at
 
-    return [Backup(tuple(seals), min(map(made_at, seals))) for seals in _group_compactions(state.seals, changes)]
-
-
-_CHANGES = act.Tombstone | act.Rollback
-"""What makes another backup of an export. Checkpoints keep these actions for ever."""
-
-
-def _group_compactions(seals: Sequence[SealState], changes: Sequence[tuple[int, int]]) -> Iterator[list[SealState]]:
-    """Yield the seals, those that only compact the one before together with it."""
-    revisions, exports = [revision for revision, _ in changes], [exported for _, exported in changes]
-    group: list[SealState] = []
-    for seal in seals:
-        if group:
-            last = group[-1].revision
-            between = exports[bisect_right(revisions, last) : bisect_right(revisions, seal.revision)]
-            if not between or max(between) > last:  # the change is unknown, or more than a compaction
-                yield group
-                group = []
-        group.append(seal)
-    if group:
-        yield group
+    return [Backup(tuple(seals), min(map(made_at, seals))) for seals in groups]
 
 
 def _exporting_revision(event: Event) -> int:

@@ -38,8 +38,19 @@ def resolve_version(text: str, state: State) -> int:
     if kind == "rev" or (not kind and text.isdecimal()):
         return _at_revision(name, state)
     if kind == "savepoint":
-        return _of_savepoint(name, state)
-    return _of_tag(name, state)
+        savepoints = state.pins.savepoints
+        number = _ENDS[name](savepoints, default=0) if name in _ENDS else int(name) if name.isdecimal() else 0
+        if number in savepoints:
+            return savepoints[number].pin.revision
+        others = _first("savepoints", map(str, sorted(savepoints)))
+        raise VersionNotFoundError(f"There is no savepoint {name!r}; {others}{_sealed_text(state)}", version=name)
+    if name in state.tags:
+        return state.tags[name].pin.revision
+    near = tuple(get_close_matches(name, state.tags))
+    tags = _first("tags", map(repr, sorted(state.tags)))
+    if near:
+        tags = f"did you mean {' or '.join(map(repr, near))}? "
+    raise VersionNotFoundError(f"There is no tag {name!r}; {tags}{_sealed_text(state)}", version=name, near=near)
 
 
 def version_to_pin(text: str | None, state: State) -> int:
@@ -52,25 +63,6 @@ def version_to_pin(text: str | None, state: State) -> int:
             f"an older version; {_sealed_text(state)}",
         )
     return state.newest_seal.revision
-
-
-def _of_tag(name: str, state: State) -> int:
-    if name in state.tags:
-        return state.tags[name].pin.revision
-    near = tuple(get_close_matches(name, state.tags))
-    tags = _first("tags", map(repr, sorted(state.tags)))
-    if near:
-        tags = f"did you mean {' or '.join(map(repr, near))}? "
-    raise VersionNotFoundError(f"There is no tag {name!r}; {tags}{_sealed_text(state)}", version=name, near=near)
-
-
-def _of_savepoint(name: str, state: State) -> int:
-    savepoints = state.pins.savepoints
-    number = _ENDS[name](savepoints, default=0) if name in _ENDS else int(name) if name.isdecimal() else 0
-    if number in savepoints:
-        return savepoints[number].pin.revision
-    others = _first("savepoints", map(str, sorted(savepoints)))
-    raise VersionNotFoundError(f"There is no savepoint {name!r}; {others}{_sealed_text(state)}", version=name)
 
 
 def _first(things: str, names: Iterable[str]) -> str:

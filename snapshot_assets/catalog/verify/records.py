@@ -93,19 +93,13 @@ def superseded(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
     since: dict[str, datetime] = {}
     later: dict[tuple[str, str], datetime] = {}
     for info in reversed(_by_time(infos)):
-        kind = _kind(info.path)
+        kind = verification_of(info.path)
+        assert kind is not None
         covering = [at for other, at in later.items() if _covers(other, kind)]
         if covering:
             since[info.path] = min(covering)
         later[kind] = info.modified
     return since
-
-
-def _kind(path: str) -> tuple[str, str]:
-    """Return depth and scope in the path of a record."""
-    kind = verification_of(path)
-    assert kind is not None
-    return kind
 
 
 def _by_time(infos: Iterable[ObjectInfo]) -> list[ObjectInfo]:
