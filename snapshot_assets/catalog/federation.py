@@ -91,13 +91,12 @@ class FederatedTable:
 
     Attributes:
         table: It has the columns of all members. Files without a column give NULL.
-        groups: Its files. If `deduplicated`, rows with one key are never in two groups.
-        deduplicated: Whether the reader must keep one row of each primary key in a group.
+        groups: Its files. If the federation deduplicates, the reader must keep one row of each primary key in a group;
+            rows with one key are never in two groups.
     """
 
     table: Table
     groups: tuple[tuple[Span, ...], ...]
-    deduplicated: bool
 
 
 def _merged(name: TableName, members: Sequence[Member]) -> Table:
@@ -210,21 +209,18 @@ class Federation:
             raise UnknownRelationError(f"No writer below {self.root} has a table {name}; there are {names}.")
         table = _merged(name, having)
         spans = [span for member in having for span in member.spans(name)]
-        if not self.dedupe:
-            groups = _overlapping(spans)
-            for one, other, *_ in (group for group in groups if len(group) > 1):
-                raise FederationError(
-                    f"Table {name}: {one} overlaps {other}, so rows may be duplicated. Give each writer its own time"
-                    f" ranges, or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal"
-                    " stays.",
-                    table=table_text(name),
-                    writers=(one.member.writer, other.member.writer),
-                )
-            return FederatedTable(table, groups, False)
-        key = _key(name, having)
-        with_time = table.time_index is None or table.time_index in key
-        # If the key lacks the time, rows with one key may be in any windows.
-        return FederatedTable(table, _overlapping(spans) if with_time else (tuple(spans),), True)
+        key = _key(name, having) if self.dedupe else ()
+        if self.dedupe and table.time_index is not None and table.time_index not in key:
+            return FederatedTable(table, (tuple(spans),))  # rows with one key may be in any windows
+        groups = _overlapping(spans)
+        for one, other, *_ in (group for group in groups if len(group) > 1 and not self.dedupe):
+            raise FederationError(
+                f"Table {name}: {one} overlaps {other}, so rows may be duplicated. Give each writer its own time ranges"
+                f", or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal stays.",
+                table=table_text(name),
+                writers=(one.member.writer, other.member.writer),
+            )
+        return FederatedTable(table, groups)
 
 
 def open_federation(
