@@ -91,8 +91,15 @@ def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Eve
     living: dict[tuple[object, ...], tuple[Event, act.Action, int]] = {}
     for event in events:
         for action in event.actions:
-            for key in _keys_ended_by(action, living):
-                yield *living.pop(key), event
+            ended: list[tuple[object, ...]] = []
+            match action:
+                case act.Begin() | act.Rollback():
+                    ended = list(living)
+                case act.Chunk():
+                    ended = [(act.Chunk, action.id), (act.ChunksInProgress, action.id)]
+            for key in ended:
+                if key in living:
+                    yield *living.pop(key), event
             match action:
                 case act.Chunk():
                     living[act.Chunk, action.id] = event, action, action.id
@@ -102,16 +109,6 @@ def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Eve
                     living[act.SchemaAdded, event.revision, action.schema_id] = event, action, action.schema_id
     for added, action, number in living.values():
         yield added, action, number, None
-
-
-def _keys_ended_by(action: act.Action, living: Mapping[tuple[object, ...], object]) -> list[tuple[object, ...]]:
-    match action:
-        case act.Begin() | act.Rollback():
-            return list(living)
-        case act.Chunk():
-            keys: list[tuple[object, ...]] = [(act.Chunk, action.id), (act.ChunksInProgress, action.id)]
-            return [key for key in keys if key in living]
-    return []
 
 
 def documents_of(action: act.Action) -> tuple[act.ObjectRef, ...]:

@@ -205,7 +205,14 @@ def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     receipts = list(adoptable_receipts(scan.store, state, wanted, orphans))
     adopted = newest_fitting(state, receipts, state.schemas[state.schema_id].sha256) if receipts else {}
     for _, (receipt, _) in sorted(adopted.items()):
-        yield _uncommitted(receipt, state)
+        rows = sum(file.rows for file in receipt.files)
+        found = f"{counted(len(receipt.files), 'file')}, {counted(rows, 'row')}"
+        message = (
+            f"{receipt.path}: chunk {receipt.chunk} was finished and not committed ({found}). The next run of "
+            f"{exporter_text(state)} adopts it without reading the source again, unless the source's tables changed;"
+            " garbage collection keeps it until then."
+        )
+        yield Fault(FaultKind.UNCOMMITTED, receipt.path, message, receipt.chunk)
     finished = {path for receipt, _ in adopted.values() for path in _paths(receipt)}
     waiting = {path: receipt.chunk for receipt, _ in receipts for path in _paths(receipt)}  # a run might adopt them
     for path in (path for path in orphans if path not in finished):
@@ -221,14 +228,3 @@ def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
 
 def _paths(receipt: Receipt) -> list[str]:
     return [receipt.path, *(file.path for file in receipt.files)]
-
-
-def _uncommitted(receipt: Receipt, state: State) -> Fault:
-    rows = sum(file.rows for file in receipt.files)
-    found = f"{counted(len(receipt.files), 'file')}, {counted(rows, 'row')}"
-    message = (
-        f"{receipt.path}: chunk {receipt.chunk} was finished and not committed ({found}). The next run of "
-        f"{exporter_text(state)} adopts it without reading the source again, unless the source's tables changed;"
-        " garbage collection keeps it until then."
-    )
-    return Fault(FaultKind.UNCOMMITTED, receipt.path, message, receipt.chunk)

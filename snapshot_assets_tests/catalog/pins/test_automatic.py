@@ -16,7 +16,6 @@ from snapshot_assets.catalog.pins.automatic import (
     Ticks,
     check_pattern,
     due,
-    tag_due,
     tags_to_delete,
     why_no_tag,
     with_new_tag,
@@ -46,6 +45,10 @@ def state(*tags: TagState, seals: dict[int, datetime], savepoints: tuple[Savepoi
     found.pins.tags = {each.pin.name: each for each in tags}
     found.pins.savepoints = {each.pin.id: each for each in savepoints}
     return found
+
+
+def tag_due(rule: TagRule, head: State, now: datetime) -> NewTag | None:
+    return due(head, now, tag=rule).tag
 
 
 def gone(head: State, now: datetime, rule: TagRule | None = None) -> tuple[str, ...]:
