@@ -233,15 +233,13 @@ class Catalog:
         """Add a checkpoint if one is due. A failure does not fail the commit before it."""
         state = self.state
         try:
-            if self._is_due() and not state.deleted:
-                state.checkpointed = max(list_log(self.store).checkpoints, default=0)  # other writers write them too
-                if self._is_due():
-                    self.checkpoint()
+            if state.deleted or state.revision - state.checkpointed < CHECKPOINT_INTERVAL:
+                return
+            state.checkpointed = max(list_log(self.store).checkpoints, default=0)  # other writers write them too
+            if state.revision - state.checkpointed >= CHECKPOINT_INTERVAL:
+                self.checkpoint()
         except SnapshotError as error:
             _LOG.warning("The checkpoint of revision %d was not written: %s", state.revision, error)
-
-    def _is_due(self) -> bool:
-        return self.state.revision - self.state.checkpointed >= CHECKPOINT_INTERVAL
 
     def _transaction(self, actions: Sequence[act.Action]) -> act.Transaction:
         state, now = self.state, self.now()

@@ -91,33 +91,12 @@ class FederatedTable:
 
     Attributes:
         table: It has the columns of all members. Files without a column give NULL.
-        groups: Its files. If `deduplicated`, rows with one key are never in two groups.
-        deduplicated: Whether the reader must keep one row of each primary key in a group.
+        groups: Its files. If the federation deduplicates, the reader must keep one row of each primary key in a group;
+            rows with one key are never in two groups.
     """
 
     table: Table
     groups: tuple[tuple[Span, ...], ...]
-    deduplicated: bool
-
-
-def federated_table(name: TableName, having: Sequence[Member], *, dedupe: bool) -> FederatedTable:
-    """Return the table of the members that have it.
-
-    They come the highest rank first. With `dedupe`, overlapping windows are accepted.
-
-    Raises:
-        FederationError: Members disagree on the table, or windows of two members overlap. Names both.
-    """
-    table = _merged(name, having)
-    spans = [span for member in having for span in member.spans(name)]
-    if not dedupe:
-        groups = _overlapping(spans)
-        _refuse_overlap(name, groups)
-        return FederatedTable(table, groups, False)
-    key = _key(name, having)
-    with_time = table.time_index is None or table.time_index in key
-    # If the key lacks the time, rows with one key may be in any windows.
-    return FederatedTable(table, _overlapping(spans) if with_time else (tuple(spans),), True)
 
 
 def _merged(name: TableName, members: Sequence[Member]) -> Table:
@@ -189,18 +168,6 @@ def _overlapping(spans: Sequence[Span]) -> tuple[tuple[Span, ...], ...]:
     return tuple(map(tuple, groups))
 
 
-def _refuse_overlap(name: TableName, groups: Iterable[Sequence[Span]]) -> None:
-    for group in groups:
-        if len(group) > 1:
-            raise FederationError(
-                f"Table {name}: {group[0]} overlaps {group[1]}, so rows may be duplicated. Give each writer its own"
-                f" time ranges, or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal"
-                " stays.",
-                table=table_text(name),
-                writers=(group[0].member.writer, group[1].member.writer),
-            )
-
-
 OpenBelow = Callable[..., ObjectStore]
 """Opens the store of a folder below the root, given the names on its path."""
 
@@ -240,7 +207,20 @@ class Federation:
         if not having:
             names = ", ".join(map(str, self.tables)) or "none"
             raise UnknownRelationError(f"No writer below {self.root} has a table {name}; there are {names}.")
-        return federated_table(name, having, dedupe=self.dedupe)
+        table = _merged(name, having)
+        spans = [span for member in having for span in member.spans(name)]
+        key = _key(name, having) if self.dedupe else ()
+        if self.dedupe and table.time_index is not None and table.time_index not in key:
+            return FederatedTable(table, (tuple(spans),))  # rows with one key may be in any windows
+        groups = _overlapping(spans)
+        for one, other, *_ in (group for group in groups if len(group) > 1 and not self.dedupe):
+            raise FederationError(
+                f"Table {name}: {one} overlaps {other}, so rows may be duplicated. Give each writer its own time ranges"
+                f", or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal stays.",
+                table=table_text(name),
+                writers=(one.member.writer, other.member.writer),
+            )
+        return FederatedTable(table, groups)
 
 
 def open_federation(

@@ -114,11 +114,16 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
         return SnapshotSummary(store.uri, "unreadable", error=str(error))
     if state.header is None:
         return SnapshotSummary(store.uri, "unreadable", error="The log is empty.")
+    status = "schema-only" if state.header.schema_only else "complete"
+    if not state.sealed:
+        status = "incomplete"
+    if state.deleted:
+        status = "deleted"
     _, rows, size = state.files.totals()
     expected = state.counted_chunks()
     return SnapshotSummary(
         uri=store.uri,
-        status=_status(state),
+        status=status,
         snapshot_id=state.snapshot_id,
         name=state.header.name,
         created_at=state.created_at,
@@ -133,14 +138,6 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
         tags=tuple(list_tags(state)),
         savepoints=tuple(list_savepoints(state)),
     )
-
-
-def _status(state: State) -> str:
-    if state.deleted:
-        return "deleted"
-    if not state.sealed:
-        return "incomplete"
-    return "schema-only" if state.header and state.header.schema_only else "complete"
 
 
 _TYPES = {"int": pa.int64(), "text": pa.string(), "time": pa.timestamp("us", "UTC"), "bool": pa.bool_()}

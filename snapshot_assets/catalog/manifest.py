@@ -308,7 +308,7 @@ SNOWFLAKE_FILES = 1000
 """Most files that one COPY INTO of Snowflake takes."""
 
 
-def redshift_manifest(files: Sequence[DataFile], uri: str) -> bytes:
+def _redshift_manifest(files: Sequence[DataFile], uri: str) -> bytes:
     """Return the manifest of Redshift's `COPY … MANIFEST`, as its UNLOAD writes it; the URI's scheme is `s3`."""
     entries = [
         {"url": f"{uri}/{file.path}", "mandatory": True, "meta": {"content_length": file.bytes}} for file in files
@@ -339,9 +339,11 @@ def load_manifests_of(state: State, uri: str) -> dict[str, bytes | None]:
     names = {*wanted, *(name for begin in begun for name in begin.header.manifest)}
     if not state.sealed or pending_tombstones(state):
         wanted = ()
-    return {LOAD_MANIFESTS[name]: _content(state, name, uri) if name in wanted else None for name in sorted(names)}
-
-
-def _content(state: State, name: str, uri: str) -> bytes:
-    files = sorted((known.file for known in state.live_files()), key=lambda file: (file.chunk, file.path))
-    return redshift_manifest(files, uri) if name == "redshift" else snowflake_script(files, format_of(state.header))
+    manifests: dict[str, bytes | None] = {LOAD_MANIFESTS[name]: None for name in sorted(names)}
+    files = [known.file for known in state.live_files()] if wanted else []
+    for name in wanted:
+        script = (
+            _redshift_manifest(files, uri) if name == "redshift" else snowflake_script(files, format_of(state.header))
+        )
+        manifests[LOAD_MANIFESTS[name]] = script
+    return manifests

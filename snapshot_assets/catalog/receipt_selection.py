@@ -155,18 +155,20 @@ def adoptable_receipts(
         if is_receipt(path) and chunk_of(path) in wanted:
             try:
                 receipt, ref = read_receipt(store, path)
-                fits = _fits(store, state, receipt)
             except (DamageError, UnsupportedVersionError, ObjectNotFoundError):
-                continue  # the last: deleted since it was listed, or a file is missing
-            if fits:
+                continue  # the last: deleted since it was listed
+            fits = (
+                receipt.snapshot_id == state.snapshot_id
+                and receipt.location_id in ("", state.location_id)
+                and not receipt.supersedes
+                and receipt.base_revision >= state.last_change_of(receipt.chunk)
+            )
+            if fits and _has_its_files(store, receipt):
                 yield receipt, ref
 
 
-def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
-    return (
-        receipt.snapshot_id == state.snapshot_id
-        and receipt.location_id in ("", state.location_id)
-        and not receipt.supersedes
-        and receipt.base_revision >= state.last_change_of(receipt.chunk)
-        and all(store.head(file.path).size == file.bytes for file in receipt.files)
-    )
+def _has_its_files(store: ObjectStore, receipt: Receipt) -> bool:
+    try:
+        return all(store.head(file.path).size == file.bytes for file in receipt.files)
+    except ObjectNotFoundError:
+        return False

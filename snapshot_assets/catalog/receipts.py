@@ -144,7 +144,23 @@ def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
 
 def parse_receipt(data: bytes, path: str) -> Receipt:
     """Return the receipt in the bytes of an object; see `read_receipt`."""
-    receipt = _from_json(parse_json(data, path), path)
+    value = parse_json(data, path)
+    try:
+        header = value.get("header")
+        decoded = {
+            "header": None if header is None else codec.decode(Header, pb.Header.FromString(_bytes(header))),
+            "opened_at": parse_time(value["opened_at"]),
+            "files": [decode_file(pb.AddFile.FromString(_bytes(file["add_file"]))).file for file in value["files"]],
+        }
+        receipt = _RECEIPT.validate_python(value | decoded)
+    except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
+        why = repr(cause)
+        if isinstance(cause, ValidationError):
+            first = cause.errors(include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise DocumentError(f"{path} is not a valid receipt: {why}.", object=path) from cause
+    for file in receipt.files:
+        check_data_path(file.path, receipt.chunk)
     if receipt.path != path:
         raise DocumentError(f"{path} is the receipt of {receipt.path}.", object=path)
     return receipt
@@ -180,26 +196,6 @@ def _base64(message: Message) -> str:
 
 def _bytes(value: str) -> bytes:
     return base64.b64decode(value, validate=True)
-
-
-def _from_json(value: dict[str, Any], name: str) -> Receipt:
-    try:
-        header = value.get("header")
-        decoded = {
-            "header": None if header is None else codec.decode(Header, pb.Header.FromString(_bytes(header))),
-            "opened_at": parse_time(value["opened_at"]),
-            "files": [decode_file(pb.AddFile.FromString(_bytes(file["add_file"]))).file for file in value["files"]],
-        }
-        receipt = _RECEIPT.validate_python(value | decoded)
-    except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
-        why = repr(cause)
-        if isinstance(cause, ValidationError):
-            first = cause.errors(include_url=False)[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise DocumentError(f"{name} is not a valid receipt: {why}.", object=name) from cause
-    for file in receipt.files:
-        check_data_path(file.path, receipt.chunk)
-    return receipt
 
 
 _REPLACES, _CHECKSUM = "replaces", "checksum"

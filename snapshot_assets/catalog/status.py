@@ -142,7 +142,12 @@ def _status(store: ObjectStore, now: datetime) -> Status:
     objects = Listed(store)
     infos = list(objects.values())
     state = Catalog(store, newest_state(store, infos)).require_snapshot()
-    newest = state.seals[-1] if state.seals else None
+    newest, export = state.seals[-1] if state.seals else None, None
+    if newest is not None:
+        first = next(seal for seal in state.seals if seal.exported_at == newest.exported_at)
+        export = Moment(first.revision, first.exported_at, _age(first.exported_at, now))
+    tags = [known.pin for known in state.tags.values()]
+    tag = max(tags, key=attrgetter("created_at", "revision", "name"), default=None)
     verifications = current_verifications(store, state.location_id, infos)
     # Without the marker, nothing shows which versions the replica has.
     damage, collectable, waiting = (str(fault), None, None) if fault else _garbage(store, state, infos, now)
@@ -156,8 +161,8 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         revision=state.revision,
         sealed=state.sealed,
         seal=Moment(newest.revision, newest.committed_at, _age(newest.committed_at, now)) if newest else None,
-        export=_newest_export(state, now),
-        tag=_newest_tag(state, now),
+        export=export,
+        tag=Moment(tag.revision, tag.created_at, _age(tag.created_at, now), tag.name) if tag else None,
         held=tuple(sorted(held_tags(state.pins))),
         replica_of=marker.source if marker is not None else None,
         promoting=marker is not None and marker.promoting,
@@ -174,21 +179,6 @@ def _status(store: ObjectStore, now: datetime) -> Status:
 
 def _age(at: datetime, now: datetime) -> int:
     return max(0, round((now - at).total_seconds()))
-
-
-def _newest_tag(state: State, now: datetime) -> Moment | None:
-    tags = [known.pin for known in state.tags.values()]
-    tag = max(tags, key=attrgetter("created_at", "revision", "name"), default=None)
-    return Moment(tag.revision, tag.created_at, _age(tag.created_at, now), tag.name) if tag else None
-
-
-def _newest_export(state: State, now: datetime) -> Moment | None:
-    """Return the first seal of the newest exported data that the log still records, and when the export was sealed."""
-    if not state.seals:
-        return None
-    at = state.seals[-1].exported_at
-    first = next(seal for seal in state.seals if seal.exported_at == at)
-    return Moment(first.revision, at, _age(at, now))
 
 
 def unsealed_work(state: State) -> Unsealed:

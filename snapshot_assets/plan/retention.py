@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_valida
 
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks, check_pattern
 from snapshot_assets.catalog.rules import Retention
-from snapshot_assets.catalog.rules.seal import Calendar
+from snapshot_assets.catalog.rules.retention import Calendar
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.fields import Duration, PositiveDuration, parsed
 from snapshot_assets.plan.problems import raising_value_errors

@@ -6,7 +6,7 @@ import pytest
 
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks
 from snapshot_assets.catalog.rules import Retention
-from snapshot_assets.catalog.rules.seal import Calendar
+from snapshot_assets.catalog.rules.retention import Calendar
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.plan import Plan
 

@@ -87,14 +87,13 @@ def same_states(one: State, other: State) -> bool:
     if replace(_header(one), released_holds=()) != replace(_header(other), released_holds=()):
         return False  # one may come from a checkpoint of a build that did not record released holds
     first, second = one.files.merged(), other.files.merged()
-    columns = first.bounds.columns | second.bounds.columns  # one at a time: all together may not fit into memory
-    return _equal(first.table, second.table) and all(
-        _equal_bounds(first.bounds.of(column), second.bounds.of(column)) for column in columns
-    )
-
-
-def _equal_bounds(one: ByKind, other: ByKind) -> bool:
-    return one.keys() == other.keys() and all(_equal(table, other[kind]) for kind, table in one.items())
+    if not _equal(first.table, second.table):
+        return False
+    for column in first.bounds.columns | second.bounds.columns:  # all together may not fit into memory
+        these, those = first.bounds.of(column), second.bounds.of(column)
+        if these.keys() != those.keys() or not all(_equal(table, those[kind]) for kind, table in these.items()):
+            return False
+    return True
 
 
 def _equal(one: pa.Table, other: pa.Table) -> bool:
@@ -190,7 +189,13 @@ def read_own_checkpoint(
         ForkError: It is of another past of this location.
     """
     state = read_checkpoint(store, revision, statistics=statistics)
-    _check_location(store, state, transactions)
+    location, named_by = named_location(store, transactions)
+    # Revisions below a rebuild are no part of the log, and may belong to another location.
+    is_own = location in ("", state.location_id) or (
+        state.rebuilt_at and manifest_facts(store, MANIFEST)[0] == state.location_id
+    )
+    if not is_own:
+        raise foreign_location(checkpoint_path(revision), state.location_id, location, named_by)
     check_transaction(store, state, transactions)
     return state
 
@@ -214,15 +219,6 @@ def manifest_facts(store: ObjectStore, path: str) -> tuple[str, int]:
         return "", 0
     location, revision = _LOCATION.search(head), _REVISION.search(head)
     return (location[1].decode(), int(revision[1])) if location and revision else ("", 0)
-
-
-def _check_location(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
-    location, named_by = named_location(store, transactions)
-    if location in ("", state.location_id):
-        return
-    if state.rebuilt_at and manifest_facts(store, MANIFEST)[0] == state.location_id:
-        return  # revisions below a rebuild are no part of the log, and may belong to another location
-    raise foreign_location(checkpoint_path(state.revision), state.location_id, location, named_by)
 
 
 def check_transaction(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:

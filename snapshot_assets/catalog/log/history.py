@@ -53,23 +53,21 @@ class History:
         self._store = store
         listing = list_log(store)
         self._transactions, self._checkpoints = listing.transactions, listing.checkpoints
-        self._strays = list(self._take_strays())
+        self._strays: list[Revision] = []
+        # Objects above the head that are no evidence of a revision leave the listing.
+        for number in sorted({*self._transactions, *self._checkpoints}, reverse=True):
+            linked = {number, number - 1}.issubset(self._transactions)
+            why = "" if linked else self._why_stray(number)
+            if not why:
+                break
+            for numbers in (self._transactions, self._checkpoints):
+                numbers[:] = [each for each in numbers if each != number]
+            self._strays.append(Revision(number, error=why))
         self._there = listing.left()
         self._start = listing.start
         self._after = log_after(store, listing, listing.start)
         self.head = max((*self._after, *listing.checkpoints, *listing.transactions), default=0)
         self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
-
-    def _take_strays(self) -> Iterator[Revision]:
-        """Take objects above the head that are no evidence of a revision out of the listing, and yield why."""
-        for number in sorted({*self._transactions, *self._checkpoints}, reverse=True):
-            linked = {number, number - 1}.issubset(self._transactions)
-            why = "" if linked else self._why_stray(number)
-            if not why:
-                return
-            for numbers in (self._transactions, self._checkpoints):
-                numbers[:] = [each for each in numbers if each != number]
-            yield Revision(number, error=why)
 
     def _why_stray(self, number: int) -> str:
         path, others = transaction_path(number), [each for each in self._transactions if each != number]
@@ -100,7 +98,15 @@ class History:
         numbers = sorted((number for number in shown if number >= last), reverse=True)[:limit]
         events: dict[int, Revision] = {}
         if limit is None or len(numbers) < limit:
-            events = self._events(since) if self.pruned else {}
+            if self.pruned:  # the oldest readable checkpoint records the most of them
+                state = next(self._states(self._checkpoints), State())
+                events = {
+                    each.revision: Revision(
+                        each.revision, each.committed_at, each.writer_id, each.actions, state.revision
+                    )
+                    for each in state.events
+                    if since <= each.revision <= self._start and each.revision not in self._there
+                }
             kept = {number for number in self._there if since <= number <= self._start}
             numbers = [*numbers, *sorted(kept | events.keys(), reverse=True)][:limit]
         below = False
@@ -142,12 +148,3 @@ class History:
         for checkpoint in checkpoints:
             with suppress(*FAULTS, ObjectNotFoundError):
                 yield read_own_checkpoint(self._store, checkpoint, self._transactions)
-
-    def _events(self, since: int) -> dict[int, Revision]:
-        """Return the pruned revisions that the oldest readable checkpoint records; it records the most."""
-        state = next(self._states(self._checkpoints), State())
-        return {
-            each.revision: Revision(each.revision, each.committed_at, each.writer_id, each.actions, state.revision)
-            for each in state.events
-            if since <= each.revision <= self._start and each.revision not in self._there
-        }

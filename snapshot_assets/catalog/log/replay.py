@@ -41,7 +41,6 @@ from snapshot_assets.storage.bulk import in_parallel
 FAULTS = (DamageError, UnsupportedVersionError)
 FaultError = DamageError | UnsupportedVersionError
 
-
 BRING_BACK = "Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
 
 
@@ -49,7 +48,7 @@ def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
     """Return a sentence on how a fault of the log, at a path, is repaired; "" if the error states it."""
     if path == REPLICA:
         return ""
-    if isinstance(error, TornObjectError | DocumentError) and is_replica(store):
+    if isinstance(error, TornObjectError | DocumentError) and _is_replica(store):
         return " `snapshots replicate` writes it again."
     if isinstance(error, MisnamedError) and revision_of(path):
         return (
@@ -60,13 +59,13 @@ def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
         return ""
     if checkpointed_revision(path) is not None and isinstance(error, ForkError):
         return ""
-    if is_replica(store):
+    if _is_replica(store):
         return " Move the replica's `transactions/` away, then run `snapshots replicate` again, which copies the log."
     copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
     return f"{copied} {BRING_BACK}"
 
 
-def is_replica(store: ObjectStore) -> bool:
+def _is_replica(store: ObjectStore) -> bool:
     """Return whether a location has a replica's marker, damaged or not."""
     try:
         return marker_or_fault(store) != (None, None)
@@ -95,7 +94,7 @@ _Read = TypeVar("_Read")
 def read_state(store: ObjectStore, *, through: int | None = None, statistics: bool = False) -> State:
     """Return the state at the head or at an older revision, from the newest readable checkpoint and the log after it.
 
-    Of a replica of chosen versions, this is what it has; see `recorded_state`.
+    Of a replica of chosen versions, this is what it has; see `open_log`.
 
     Args:
         store: The location.
@@ -111,14 +110,11 @@ def read_state(store: ObjectStore, *, through: int | None = None, statistics: bo
         return view(despite_pruning(lambda: _read_state(store, through, statistics)))
 
 
-def recorded_state(store: ObjectStore) -> State:
-    """Return the head's state as the log records it, with versions that a replica may lack; see `read_state`."""
-    with naming_location(store):
-        return despite_pruning(lambda: _read_state(store, None, False))
-
-
 def open_log(store: ObjectStore) -> tuple[State, Listing]:
-    """Return the head's state, as the log records it, and the log's objects; see `recorded_state`."""
+    """Return the head's state, as the log records it, and the log's objects.
+
+    The state has versions that a replica may lack; see `read_state`.
+    """
 
     def read() -> tuple[State, Listing]:
         listing = list_log(store)
@@ -152,8 +148,13 @@ def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> St
     listing = list_log(store)
     if through is None:
         return _replay(store, listing, None, statistics)
-    if not _is_pruned(store, listing, through):
-        known = listing.through(through)
+    known = listing.through(through)
+    is_pruned = through < listing.start  # so that the objects up to the revision do not give its state
+    if not is_pruned:
+        start = max(known.checkpoints, default=0)
+        needed = log_after(store, listing, start, through)
+        is_pruned = bool(listing.checkpoints) and len(needed) < through - start
+    if not is_pruned:
         try:
             state = _replay(store, known, through, statistics)
             if state.revision >= max(known.checkpoints, default=0):  # else its only checkpoint is damaged
@@ -165,15 +166,6 @@ def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> St
     if later is None or later.revision < through:
         later = _replay(store, listing, None, statistics)
     return later.at(through)
-
-
-def _is_pruned(store: ObjectStore, listing: Listing, revision: int) -> bool:
-    """Return whether the objects up to a revision do not give its state."""
-    if revision < listing.start:
-        return True
-    start = max((known for known in listing.checkpoints if known <= revision), default=0)
-    needed = log_after(store, listing, start, revision)
-    return bool(listing.checkpoints) and len(needed) < revision - start
 
 
 def _replay(store: ObjectStore, listing: Listing, through: int | None, statistics: bool) -> State:

@@ -81,12 +81,6 @@ class Listing:
             last -= 1
         return there & {1, *range(last + 1, self.start + 1)}
 
-    @property
-    def has_gap(self) -> bool:
-        """Whether a transaction of the log is missing, or one exists below the checkpoint that it starts with."""
-        newer, start = self.after(self.start), self.start
-        return len(newer) < (newer[-1] - start if newer else 0) or not self.left() <= {1, start}
-
     def through(self, revision: int | None) -> Listing:
         """Return the objects up to a revision; all of them for None."""
         if revision is None:
@@ -108,7 +102,10 @@ def list_log(store: ObjectStore) -> Listing:
     """Return the objects of a log; if a listing shows a gap, those of two listings together."""
     objects = Listed(store, TRANSACTIONS)
     found = _with_beginning(objects)
-    if found.has_gap:
+    start, newer = found.start, found.after(found.start)
+    lacks_one = len(newer) < (newer[-1] - start if newer else 0)
+    has_one_below = not found.left() <= {1, start}  # the checkpoint that the log starts with
+    if lacks_one or has_one_below:
         objects.missing(info.path for info in store.list(TRANSACTIONS))  # adds them
         found = _with_beginning(objects)
     return found
@@ -204,11 +201,11 @@ def _create(store: ObjectStore, path: str, data: bytes, uuid: str) -> bool:
             store.create(path, data)
         except (ObjectExistsError, StoreUnavailableError) as cause:
             _end_if_exhausted(store, path, cause)
-            settled = _read_back(store, path, uuid, cause)
+            won = _read_back(store, path, uuid, cause)
         else:
             return True
-        if settled is not None:
-            return settled
+        if won is not None:
+            return won
         time.sleep(_SETTLE_WAIT * 2**attempt * random.random())
     raise OutcomeUnknownError(
         f"{path} in {store.uri} could not be created in {_SETTLE_TRIES} tries, and it does not exist; "
@@ -252,7 +249,12 @@ def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:
     Pruning deletes the oldest first, so a free revision below the head has no predecessor. Only revision 1 is never
     pruned.
     """
-    if _has_predecessor(store, transaction) and (transaction.revision != 2 or not _others_follow(store, transaction)):
+    before = transaction.revision - 1
+    try:
+        has_predecessor = read_entry(store, before).transaction.uuid == transaction.previous_uuid
+    except (ObjectNotFoundError, MisnamedError):
+        has_predecessor = is_there(store, checkpoint_path(before))
+    if has_predecessor and (transaction.revision != 2 or not _others_follow(store, transaction)):
         return
     store.delete(transaction_path(transaction.revision))
     raise SupersededError(
@@ -260,14 +262,6 @@ def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:
         "deleted the log before it; it was taken back. Run again.",
         revision=transaction.revision,
     )
-
-
-def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
-    before = transaction.revision - 1
-    try:
-        return read_entry(store, before).transaction.uuid == transaction.previous_uuid
-    except (ObjectNotFoundError, MisnamedError):
-        return is_there(store, checkpoint_path(before))
 
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:

@@ -62,17 +62,26 @@ def newest_recorded_state(
     state, listing = open_log(store)
     if not state.revision:
         refuse_lost_log(store)
-        _refuse_other_manifest(store)
+        if is_there(store, MANIFEST) and not is_there(store, transaction_path(1)):
+            raise LocationNotEmptyError(
+                f"{store.uri} has no log, but a {MANIFEST} that is damaged or of another program; an export would "
+                "overwrite it. Choose another location, or move it away.",
+                uri=store.uri,
+            )
     elif not state.deleted:
         if listing.strays:
             raise listing.strays[0]
-        _check_objects(store, state, [MANIFEST, *(info.path for folder in _PINS for info in store.list(folder))])
+        paths = [MANIFEST, *(info.path for folder in _PINS for info in store.list(folder))]
+        for error in contradictions(store, state, paths):
+            raise error
         last = max(listing.checkpoints, default=0)  # written after its transaction
         _check_revision(store, max(listing.transactions, default=0), checkpoint_path(last), last)
         since = state.committed_at - _CLOCKS_DIFFER  # what was planned on a later revision was written after the head
         listed = store.list("data/") if objects is None else objects
         receipts = (info for info in listed if is_receipt(info.path))
-        _check_objects(store, state, (each.path for each in receipts if every_receipt or each.modified >= since))
+        new = (each.path for each in receipts if every_receipt or each.modified >= since)
+        for error in contradictions(store, state, new):
+            raise error
     return state
 
 
@@ -125,16 +134,6 @@ def newer_manifest(store: ObjectStore) -> UnsupportedVersionError | None:
     return None
 
 
-def _refuse_other_manifest(store: ObjectStore) -> None:
-    """Refuse to begin a log beside a manifest of another program, which an export would overwrite."""
-    if is_there(store, MANIFEST) and not is_there(store, transaction_path(1)):
-        raise LocationNotEmptyError(
-            f"{store.uri} has no log, but a {MANIFEST} that is damaged or of another program; an export would "
-            "overwrite it. Choose another location, or move it away.",
-            uri=store.uri,
-        )
-
-
 def refuse_lost_end(store: ObjectStore) -> None:
     """Refuse a location where any object names a later revision than the log's last one; reads all receipts."""
     newest_recorded_state(store, every_receipt=True)
@@ -157,12 +156,6 @@ def refuse_faults(scan: LogScan, done: str) -> None:
             object=path,
             uri=store.uri,
         )
-
-
-def _check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> None:
-    """Refuse a state that one of the objects contradicts; see `contradictions`."""
-    for error in contradictions(store, state, paths):
-        raise error
 
 
 def contradictions(

@@ -238,7 +238,7 @@ def plan_repair(catalog: Catalog) -> RepairPlan:
     pinned = {known.pin.object for known in head.pins}
     whole = pinned - _damaged(store, pinned, "tag/", "savepoint/")
     return RepairPlan(
-        tuple(dict.fromkeys(fault.object for fault in hint_faults(store, scan, replica=False))),
+        tuple(dict.fromkeys(fault.object for fault in hint_faults(scan, replica=False))),
         dict(_receipts_again(store, head)) | damaged_objects(head, whole),
         tuple(sorted(map(log_revision, scan.torn))),
     )

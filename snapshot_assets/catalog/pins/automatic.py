@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import TypeVar
 
-from snapshot_assets.catalog.rules.seal import NO_CALENDAR, Calendar
+from snapshot_assets.catalog.rules.retention import NO_CALENDAR, Calendar
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, SavepointState, TagState
 from snapshot_assets.errors import PlanError
@@ -95,11 +95,10 @@ class SavepointRule:
 
 @dataclass(frozen=True)
 class NewTag:
-    """A tag to create for a tick."""
+    """A tag to create for the newest tick."""
 
     name: str
     revision: int
-    tick: datetime
     ttl: timedelta | None
 
 
@@ -135,8 +134,15 @@ def check_pattern(name: str) -> str:
 
 
 def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: SavepointRule | None = None) -> Due:
-    """Return what a plan's rules require."""
-    new = tag_due(tag, state, now) if tag is not None else None
+    """Return what a plan's rules require.
+
+    The tag of the newest tick is due if no automatic tag was created since. It pins the newest sealed revision that can
+    be read. Earlier ticks that were missed get no tag.
+    """
+    new = None
+    if tag is not None and not why_no_tag(tag, state, now):
+        name = tag.name_of(tag.ticks.newest(now))
+        new = NewTag(name, state.readable()[-1].revision, tag.default_time_retained)
     savepoints = state.pins.savepoints.values()
     if savepoint is None:
         return Due(new)
@@ -163,17 +169,6 @@ def with_new_tag(state: State, new: NewTag | None, now: datetime) -> State:
         return state
     unwritten = act.ObjectRef(tag_path(new.name, new_attempt()), "", 0)
     return state.after([act.TagCreated(new.name, new.revision, unwritten, now, new.ttl, automatic=True)])
-
-
-def tag_due(rule: TagRule, state: State, now: datetime) -> NewTag | None:
-    """Return the tag of the newest tick, if no automatic tag was created since.
-
-    It pins the newest sealed revision that can be read. Earlier ticks that were missed get no tag.
-    """
-    if why_no_tag(rule, state, now):
-        return None
-    tick = rule.ticks.newest(now)
-    return NewTag(rule.name_of(tick), state.readable()[-1].revision, tick, rule.default_time_retained)
 
 
 def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:

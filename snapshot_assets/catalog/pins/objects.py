@@ -182,8 +182,13 @@ def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = 
         if pin_of_same_name(state, pin) != pin or state.deleted:
             return None
         refuse_held([pin])
-        if planned is not None:
-            _refuse_loss(state, pin, planned)
+        unreadable = None if planned is None else end_of_pin(state, pin).unreadable
+        if planned is not None and unreadable not in (None, planned.unreadable):  # nobody confirmed that
+            raise ConflictError(
+                f"Revision {unreadable} expired meanwhile, and only {pin.pin} keeps it readable; nothing was deleted. "
+                "Run again.",
+                revision=unreadable,
+            )
         if isinstance(pin.pin, act.TagCreated):
             return [act.TagDeleted(pin.pin.name)]
         return [act.SavepointDeleted(pin.pin.id)]
@@ -193,17 +198,6 @@ def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = 
         return False
     catalog.store.delete(pin.pin.object.path)
     return True
-
-
-def _refuse_loss(state: State, pin: PinState, planned: PinEnd) -> None:
-    """Refuse to end a pin if a revision becomes unreadable that did not in the plan: nobody confirmed that."""
-    unreadable = end_of_pin(state, pin).unreadable
-    if unreadable not in (None, planned.unreadable):
-        raise ConflictError(
-            f"Revision {unreadable} expired meanwhile, and only {pin.pin} keeps it readable; nothing was deleted. "
-            "Run again.",
-            revision=unreadable,
-        )
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,24 @@ def create_tag(
         TagExistsError: The name is taken by another revision, time to live or kind.
         VersionNotFoundError: The revision is not sealed, or has expired.
     """
-    wanted = act.TagCreated(check_tag_name(name), revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
-    made = create_pin(catalog, lambda state: None if _exists(state, wanted) else wanted)
+    wanted = act.TagCreated(check_tag_name(name), revision, NO_OBJECT, catalog.now(), _check_ttl(ttl), automatic)
+
+    def on(state: State) -> act.TagCreated | None:
+        known = state.tags.get(name)
+        if known is None:
+            # Another snapshot may have begun since the writer read the state; sealed revisions are kept.
+            resolve_version(f"rev:{revision}", state)
+            return wanted
+        tag = known.pin
+        if (tag.revision, tag.ttl, tag.automatic) != (revision, wanted.ttl, automatic):
+            _refuse_taken(
+                tag,
+                f", and asked for is {_pinned(wanted)}. Choose another name, or let that tag pin this from now on: "
+                f"`snapshots tag replace {name} --at rev:{revision}`.",
+            )
+        return None
+
+    made = create_pin(catalog, on)
     return Tag(made or catalog.state.tags[name], new=made is not None)
 
 
@@ -110,7 +126,7 @@ def replace_tag(
         ConflictError: Another writer changed the tag `known`.
         VersionNotFoundError: There is no such tag, or the revision is not sealed or has expired.
     """
-    wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
+    wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _check_ttl(ttl), automatic)
 
     def replaced(state: State) -> act.TagCreated:
         refuse_held([state.tags[name]])
@@ -123,9 +139,7 @@ def replace_tag(
 
 
 def delete_tag(catalog: Catalog, name: str) -> bool:
-    """Delete the tag of a name; see `delete_pin`.
-
-    Returns whether there was such a tag, and this call deleted it.
+    """Delete a tag, and return whether this call deleted it; see `delete_pin`.
 
     Raises:
         TagHeldError: The tag is held.
@@ -143,29 +157,10 @@ def known_tag(state: State, name: str) -> TagState:
     return state.tags[name]
 
 
-def _checked_ttl(ttl: timedelta | None) -> timedelta | None:
+def _check_ttl(ttl: timedelta | None) -> timedelta | None:
     if ttl is not None and not parse_duration(ttl):
         raise PlanError("A tag's time to live is at least 1s; leave it out for a tag that lives until it is deleted.")
     return ttl
-
-
-def _exists(state: State, wanted: act.TagCreated) -> bool:
-    """Return whether exactly this tag exists; if not, refuse to create it unless its name and revision allow that.
-
-    Another snapshot may have begun since the writer read the state; sealed revisions are kept.
-    """
-    known = state.tags.get(wanted.name)
-    if known is None:
-        resolve_version(f"rev:{wanted.revision}", state)
-        return False
-    tag = known.pin
-    if (tag.revision, tag.ttl, tag.automatic) != (wanted.revision, wanted.ttl, wanted.automatic):
-        _refuse_taken(
-            tag,
-            f", and asked for is {_pinned(wanted)}. Choose another name, or let that tag pin this from now on: "
-            f"`snapshots tag replace {tag.name} --at rev:{wanted.revision}`.",
-        )
-    return True
 
 
 def _refuse_taken(tag: act.TagCreated, otherwise: str) -> None:
@@ -261,11 +256,11 @@ def release_tag(catalog: Catalog, name: str, reason: str, by: str | None = None)
 
 
 def _note(catalog: Catalog, reason: str, by: str | None) -> act.HoldNote:
-    person = catalog.writer_id if by is None else _checked(by, "--by")
-    return act.HoldNote(catalog.now(), person, _checked(reason, "--reason"))
+    person = catalog.writer_id if by is None else _check_line(by, "--by")
+    return act.HoldNote(catalog.now(), person, _check_line(reason, "--reason"))
 
 
-def _checked(text: str, option: str) -> str:
+def _check_line(text: str, option: str) -> str:
     """Return a text without the white space around it, if it is one line that can be stored."""
     text = text.strip()
     if not text:

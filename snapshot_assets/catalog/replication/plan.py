@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, cast
 
-from snapshot_assets.catalog.log.replay import despite_pruning, read_entries, recorded_state
+from snapshot_assets.catalog.log.replay import despite_pruning, open_log, read_entries
 from snapshot_assets.catalog.log.store import list_log
 from snapshot_assets.catalog.log.truncation import newest_recorded_state
 from snapshot_assets.catalog.replica import Replica, marker_or_fault, promotion_text, read_marker, with_versions
@@ -230,10 +230,10 @@ def _replica_state(source: ObjectStore, target: ObjectStore, damaged: Collection
     """Return the replica's head, and the damaged transactions for which the source's were read."""
     if not any(map(revision_of, damaged)):
         with suppress(DamageError):
-            return recorded_state(target), ()
+            return open_log(target)[0], ()
     mended = damaged_transactions(source, target)
     try:
-        return recorded_state(cast(ObjectStore, MendedStore(target, source, mended))), mended
+        return open_log(cast(ObjectStore, MendedStore(target, source, mended)))[0], mended
     except DamageError as fault:
         raise ReplicaConflictError(
             f"The replica cannot be continued, and nothing was copied. {fault}",

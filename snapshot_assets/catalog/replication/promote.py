@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.catalog import Actions, Catalog, proved
-from snapshot_assets.catalog.log.replay import recorded_state
+from snapshot_assets.catalog.log.replay import open_log
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.log.truncation import contradictions, newest_recorded_state
 from snapshot_assets.catalog.replica import MissingVersions, Replica, missing_versions, read_marker
@@ -78,7 +78,7 @@ def plan_promotion(catalog: Catalog, *, incomplete: bool = False, release: Colle
             "rebuild`.",
             object=fault[0],
         )
-    state = recorded_state(catalog.store)
+    state, _ = open_log(catalog.store)
     ends = missing_versions(state, marker.revisions)
     held = {known.pin.name: known for known in ends.held}
     for name in sorted(set(release) - held.keys()):

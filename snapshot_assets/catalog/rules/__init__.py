@@ -8,7 +8,8 @@ left to do, and raises to refuse.
 | --- | --- |
 | `begin` | begin a snapshot, extend its range, add a schema; the checks that rules share |
 | `chunks` | start, complete, replace or fail chunks |
-| `seal` | seal a state, delete rows, delete the snapshot, purge files, expire revisions, delete outlived tags |
+| `seal` | seal a state, delete rows, delete the snapshot, purge files |
+| `retention` | expire revisions, delete outlived tags |
 | `rollback` | go back to an older revision |
 """
 
@@ -29,18 +30,9 @@ from snapshot_assets.catalog.rules.chunks import (
     fail_chunk,
     in_progress,
 )
+from snapshot_assets.catalog.rules.retention import RULES, Retention, delete_tags, expire
 from snapshot_assets.catalog.rules.rollback import rollback
-from snapshot_assets.catalog.rules.seal import (
-    RULES,
-    Retention,
-    StaleVerificationError,
-    delete,
-    delete_tags,
-    expire,
-    purge,
-    seal,
-    tombstone,
-)
+from snapshot_assets.catalog.rules.seal import StaleVerificationError, delete, purge, seal, tombstone
 
 __all__ = [
     "RULES",

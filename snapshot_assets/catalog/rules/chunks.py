@@ -71,20 +71,11 @@ def complete_chunks(
     actions: list[act.Action] = []
     for each in finished:
         if each.replaces is not None or not state.completed(each.id):
-            actions += _completing(state, token, header, each, clock())
+            _check_adoptable(state, each)
+            check_age(header, each.id, each.opened_at, clock())
+            chunk = completed_chunk(state, each.id, each.files, fence=each.fence, receipts=each.receipts, run=each.run)
+            actions += [*_removals(state, each, token), chunk, *map(act.AddFile, each.files)]
     return actions or None
-
-
-def _completing(
-    state: State, token: Token, header: act.Header, finished: FinishedChunk, now: datetime
-) -> list[act.Action]:
-    """Return the actions that complete a chunk."""
-    _check_adoptable(state, finished)
-    check_age(header, finished.id, finished.opened_at, now)
-    chunk = completed_chunk(
-        state, finished.id, finished.files, fence=finished.fence, receipts=finished.receipts, run=finished.run
-    )
-    return [*_removals(state, finished, token), chunk, *(act.AddFile(file) for file in finished.files)]
 
 
 def _check_adoptable(state: State, finished: FinishedChunk) -> None:

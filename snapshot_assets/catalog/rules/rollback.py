@@ -73,7 +73,15 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     actions: list[act.Action] = []
     if leaving or returning or not (state.sealed and _without_files(state) == _without_files(then)):
         if undeleted and not undelete:
-            raise _acceptance_needed(revision, undeleted)
+            deletions = ", ".join(
+                f"revision {number} (rows of {TableName(each.schema, each.table)})"
+                for number, each in sorted(undeleted.items())
+            )
+            raise AcceptanceNeededError(
+                f"Revision {revision} still has rows that were deleted, by {deletions}; nothing was changed. Give "
+                "--undelete to bring them back, or roll back to a revision that lacks them.",
+                tombstones=sorted(undeleted),
+            )
         actions += _rollback_actions(state, then, target, leaving, returning)
     else:
         undeleted = {}
@@ -101,42 +109,22 @@ def _returning_tombstones(state: State, then: State) -> dict[int, act.Tombstone]
     They include tombstones that a `begin` ended: the user must accept that rows deleted before it come back, even after
     several rollbacks.
     """
-    history = _tombstone_history(state)
-    head, older = history[-1][1], _at(history, then.revision)
-    undeleted = {number: each for number, each in head.items() if number not in older}
-    return undeleted | {number: each for number, each in state.tombstones.items() if number not in then.tombstones}
+    # Revisions, ascending, each with all tombstones that have deleted rows of its data.
+    history: list[tuple[int, dict[int, act.Tombstone]]] = [(0, {})]
 
+    def at(revision: int) -> dict[int, act.Tombstone]:
+        return history[bisect_right(history, revision, key=itemgetter(0)) - 1][1]
 
-_History = list[tuple[int, dict[int, act.Tombstone]]]
-"""Revisions, ascending, each with all tombstones that have deleted rows of its data."""
-
-
-def _tombstone_history(state: State) -> _History:
-    history: _History = [(0, {})]
     for event in state.events:
         for action in event.actions:
             match action:
                 case act.Tombstone():
                     history.append((event.revision, history[-1][1] | {event.revision: action}))
                 case act.Rollback():
-                    history.append((event.revision, _at(history, action.revision) | dict(action.tombstones)))
-    return history
-
-
-def _at(history: _History, revision: int) -> dict[int, act.Tombstone]:
-    return history[bisect_right(history, revision, key=itemgetter(0)) - 1][1]
-
-
-def _acceptance_needed(revision: int, undeleted: Mapping[int, act.Tombstone]) -> AcceptanceNeededError:
-    deletions = ", ".join(
-        f"revision {number} (rows of {TableName(each.schema, each.table)})"
-        for number, each in sorted(undeleted.items())
-    )
-    return AcceptanceNeededError(
-        f"Revision {revision} still has rows that were deleted, by {deletions}; nothing was changed. Give --undelete "
-        "to bring them back, or roll back to a revision that lacks them.",
-        tombstones=sorted(undeleted),
-    )
+                    history.append((event.revision, at(action.revision) | dict(action.tombstones)))
+    older = at(then.revision)
+    undeleted = {number: each for number, each in history[-1][1].items() if number not in older}
+    return undeleted | {number: each for number, each in state.tombstones.items() if number not in then.tombstones}
 
 
 def _without_files(state: State) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,11 @@ def difference(state: State, first: int, second: int) -> list[DiffRow]:
     common = columns.table.filter(pa.array(kept))
     chunks = _chunks(files, _places(common, _only(after, before)), _places(common, _only(before, after)))
     listed = {row.chunk for row in chunks}
-    chunks += [row for row in _statuses(before, after) if row.chunk not in listed]
+    for number in sorted({*before.chunks, *after.chunks} - listed):
+        if before.completed(number) != after.completed(number):  # only one version completed it
+            change = Change.ADDED if after.completed(number) else Change.REMOVED
+            detail = f"{before.status(number).value} → {after.status(number).value}"
+            chunks.append(DiffRow(Kind.CHUNK, change, number, None, None, None, detail, 0, 0, 0, 0, 0, 0))
     return [*_header(before, after), *_schemas_and_tombstones(before, after), *chunks, *files]
 
 
@@ -128,28 +133,19 @@ def _chunks(files: list[DiffRow], deleted: set[_Place], undeleted: set[_Place]) 
     groups: dict[_Place, list[DiffRow]] = {place: [] for place in deleted | undeleted}
     for file in files:
         groups.setdefault((file.chunk, file.schema, file.table), []).append(file)
-    return [_chunk(place, groups[place], place in deleted, place in undeleted) for place in sorted(groups)]
-
-
-def _chunk(place: _Place, files: list[DiffRow], deleted: bool, undeleted: bool) -> DiffRow:
-    changes = {file.change for file in files}
-    without_files = Change.DELETED if deleted else Change.UNDELETED
-    change = Change.REWRITTEN if len(changes) > 1 else changes.pop() if changes else without_files
-    counts: dict[str, Any] = {name: sum(getattr(file, name) for file in files) for name in _COUNTS}
-    if undeleted:
-        counts["rows_added"] = None
-    if deleted:
-        counts["rows_removed"] = None
-    return DiffRow(Kind.CHUNK, change, *place, **counts)
-
-
-def _statuses(before: State, after: State) -> Iterator[DiffRow]:
-    """Yield the chunks that only one version completed."""
-    for number in sorted({*before.chunks, *after.chunks}):
-        if before.completed(number) != after.completed(number):
-            change = Change.ADDED if after.completed(number) else Change.REMOVED
-            detail = f"{before.status(number).value} → {after.status(number).value}"
-            yield DiffRow(Kind.CHUNK, change, number, None, None, None, detail, 0, 0, 0, 0, 0, 0)
+    rows = []
+    for place, changed in sorted(groups.items(), key=itemgetter(0)):
+        changes = {file.change for file in changed}
+        change = changes.pop() if len(changes) == 1 else Change.REWRITTEN
+        if not changed:
+            change = Change.DELETED if place in deleted else Change.UNDELETED
+        counts: dict[str, Any] = {name: sum(getattr(file, name) for file in changed) for name in _COUNTS}
+        if place in undeleted:
+            counts["rows_added"] = None
+        if place in deleted:
+            counts["rows_removed"] = None
+        rows.append(DiffRow(Kind.CHUNK, change, *place, **counts))
+    return rows
 
 
 def _header(before: State, after: State) -> Iterator[DiffRow]:

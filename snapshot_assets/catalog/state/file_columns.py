@@ -96,8 +96,14 @@ class Bounds:
         places[rows] = np.arange(len(rows))
 
         def read(column: str) -> ByKind:
-            moved = {kind: _renumber(table, places) for kind, table in self.of(column).items()}
-            return {kind: table for kind, table in moved.items() if table.num_rows}
+            moved: ByKind = {}
+            for kind, table in self.of(column).items():
+                files = places[table["file"].to_numpy()]
+                kept = np.flatnonzero(files >= 0)
+                kept = kept[np.argsort(files[kept], kind="stable")]
+                if len(kept):
+                    moved[kind] = table.take(pa.array(kept)).set_column(0, "file", pa.array(files[kept]))
+            return moved
 
         return Bounds(lambda: self.columns, read)
 
@@ -112,13 +118,6 @@ class Bounds:
             return {kind: pa.concat_tables(tables[kind]) for kind in KINDS if kind in tables}
 
         return Bounds(lambda: self.columns | other.columns, read)
-
-
-def _renumber(table: pa.Table, places: np.ndarray) -> pa.Table:
-    files = places[table["file"].to_numpy()]
-    kept = np.flatnonzero(files >= 0)
-    kept = kept[np.argsort(files[kept], kind="stable")]
-    return table.take(pa.array(kept)).set_column(0, "file", pa.array(files[kept]))
 
 
 def bounds_of(files: Sequence[DataFile]) -> Bounds:

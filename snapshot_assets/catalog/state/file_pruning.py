@@ -120,7 +120,7 @@ def match_files(
             overlapping, covered = _in_range(base.chunk, state.header, start, end)
             may, certain = may & overlapping, certain & covered
         if predicate is not None and may.any():
-            evaluation = BoundsEvaluation(base.column("rows"), base.column("schema_id"), base.bounds, written or {})
+            evaluation = _Evaluation(base.column("rows"), base.column("schema_id"), base.bounds, written or {})
             answers = evaluation.answers(predicate)
             may, certain = may & answers.true, certain & answers.true & ~answers.false & ~answers.unknown
         parts.append(_FilePart(base, files, may, certain))
@@ -232,7 +232,7 @@ class _Answers:
 
 
 @dataclass(frozen=True)
-class BoundsEvaluation:
+class _Evaluation:
     """Evaluates predicates on the statistics of some files; `written` are the table's columns by schema id."""
 
     rows: np.ndarray
@@ -245,7 +245,12 @@ class BoundsEvaluation:
         """Return the possible answers of a predicate."""
         match predicate:
             case Comparison():
-                return self._comparison(predicate)
+                column = self._column(predicate.column)
+                order = column.order(predicate.value)
+                wanted = _TRUE_IF[predicate.operator]
+                true = [possible for comparison, possible in order.items() if comparison in wanted]
+                false = [possible for comparison, possible in order.items() if comparison not in wanted]
+                return _Answers(reduce(np.logical_or, true), reduce(np.logical_or, false), column.null)
             case IsIn():
                 return self._is_in(predicate)
             case IsNull():
@@ -260,14 +265,6 @@ class BoundsEvaluation:
             case Or():
                 return self.answers(Not(And(tuple(map(Not, predicate.predicates)))))
 
-    def _comparison(self, predicate: Comparison) -> _Answers:
-        column = self._column(predicate.column)
-        order = column.order(predicate.value)
-        wanted = _TRUE_IF[predicate.operator]
-        true = [possible for comparison, possible in order.items() if comparison in wanted]
-        false = [possible for comparison, possible in order.items() if comparison not in wanted]
-        return _Answers(reduce(np.logical_or, true), reduce(np.logical_or, false), column.null)
-
     def _is_in(self, predicate: IsIn) -> _Answers:
         column = self._column(predicate.column)
         if len(predicate.values) > _MAX_VALUES:
@@ -281,11 +278,8 @@ class BoundsEvaluation:
         return _Answers(true, false, column.null)
 
     def _column(self, name: str) -> _Column:
-        if name not in self._columns:
-            self._columns[name] = self._read(name)
-        return self._columns[name]
-
-    def _read(self, name: str) -> _Column:
+        if name in self._columns:
+            return self._columns[name]
         by_type: dict[pa.DataType | None, list[int]] = {}
         for number, schema in self.written.items():
             kind = schema.field(name).type if name in schema.names else None
@@ -298,7 +292,8 @@ class BoundsEvaluation:
         lacking = places.pop(None, np.zeros(len(self.rows), dtype=bool))
         nulls[lacking] = self.rows[lacking]
         typed = {kind: each for kind, each in places.items() if kind is not None}
-        return _Column(nulls != 0, (nulls < 0) | (nulls < self.rows), typed, bounds)
+        self._columns[name] = _Column(nulls != 0, (nulls < 0) | (nulls < self.rows), typed, bounds)
+        return self._columns[name]
 
 
 def _both(one: _Answers, other: _Answers) -> _Answers:
@@ -376,9 +371,15 @@ _KINDS = {bool: "boolean", int: "integer", float: "floating", bytes: "binary"}
 def _signs(bounds: pa.ChunkedArray, kind: pa.DataType, wanted: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the sign of each bound minus a value (of a decimal, its unscaled integer), and whether it is known."""
     known = bounds.is_valid().to_numpy()
+    if pa.types.is_binary(bounds.type) and pa.types.is_decimal(kind):
+        # Big-endian two's complement numbers of the width that the precision requires.
+        width = next(size for size in range(1, 33) if 10**kind.precision <= 1 << (8 * size - 1))
+        known = pc.fill_null(pc.equal(pc.binary_length(bounds), width), False).to_numpy()
+        decimals = [int.from_bytes(each, "big", signed=True) for each in bounds.filter(pa.array(known)).to_pylist()]
+        signs = np.zeros(len(bounds), dtype=np.int8)
+        signs[known] = [(decimal > wanted) - (decimal < wanted) for decimal in decimals]
+        return signs, known
     if pa.types.is_binary(bounds.type):
-        if pa.types.is_decimal(kind):
-            return _decimal_signs(bounds, kind, wanted)
         scalar = pa.scalar(wanted, bounds.type)
         above, below = (pc.fill_null(compare(bounds, scalar), False).to_numpy() for compare in (pc.greater, pc.less))
         return above.astype(np.int8) - below, known
@@ -386,13 +387,3 @@ def _signs(bounds: pa.ChunkedArray, kind: pa.DataType, wanted: Any) -> tuple[np.
     if pa.types.is_unsigned_integer(kind):  # Parquet stores them in its signed types
         numbers = numbers.view(np.uint64) & np.uint64((1 << kind.bit_width) - 1)
     return (numbers > wanted).astype(np.int8) - (numbers < wanted), known & (numbers == numbers)
-
-
-def _decimal_signs(bounds: pa.ChunkedArray, kind: pa.DataType, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compare decimals: big-endian two's complement numbers of the width that the precision requires."""
-    width = next(size for size in range(1, 33) if 10**kind.precision <= 1 << (8 * size - 1))
-    known = pc.fill_null(pc.equal(pc.binary_length(bounds), width), False).to_numpy()
-    numbers = [int.from_bytes(each, "big", signed=True) for each in bounds.filter(pa.array(known)).to_pylist()]
-    signs = np.zeros(len(bounds), dtype=np.int8)
-    signs[known] = [(number > wanted) - (number < wanted) for number in numbers]
-    return signs, known

@@ -89,16 +89,6 @@ def misnamed(name: str, found: int, expected: int) -> MisnamedError:
     )
 
 
-def missing_rebuild_checkpoint(entry: LogEntry, name: str) -> GapError:
-    """Return the error for a rebuild whose checkpoint is missing or damaged."""
-    path = checkpoint_path(entry.transaction.revision)
-    reason = f"starts a new log with {path}, which is unreadable"
-    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
-        reason = "only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable"
-        path = name
-    return GapError(f"{name} {reason}. Rebuild the location again.", object=path)
-
-
 __all__ = ["DATA_ACTIONS", "SealState", "State", "first_version"]
 
 FileAction = act.AddFile | act.RemoveFile | act.ReturnedFiles | act.Purged
@@ -127,8 +117,13 @@ class State(BaseState):
             DamageError: It does not follow this state, or its actions contradict it.
         """
         check_location(self, entry.transaction, name)
-        if entry.starts_log:
-            raise missing_rebuild_checkpoint(entry, name)
+        if entry.starts_log:  # it is only read because its checkpoint is missing or damaged
+            path = checkpoint_path(entry.transaction.revision)
+            reason = f"starts a new log with {path}, which is unreadable"
+            if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
+                reason = "only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable"
+                path = name
+            raise GapError(f"{name} {reason}. Rebuild the location again.", object=path)
         _check_link(self, entry.transaction, name)
         transaction = entry.transaction
         self.format_version = self.format_version or transaction.version
@@ -169,19 +164,14 @@ class State(BaseState):
         pinned = self.expired & self.pins.revisions() if changes_pins else set()
         for action in event.actions:
             self._apply_action(action, event, name)
-        if event.actions:
-            self.events.append(self._record_unpinned(event, pinned))
-
-    def _record_unpinned(self, event: Event, pinned: set[int]) -> Event:
-        """Return an event that also records the expired revisions which lost their last pin.
-
-        Checkpoints do not keep deleted pins. So garbage collection treats the end of a pin like any expiry.
-        """
+        # An event also records the expired revisions which lost their last pin. Checkpoints do not keep deleted pins.
+        # So garbage collection treats the end of a pin like any expiry.
         expired = {each for action in event.actions if isinstance(action, act.Expired) for each in action.revisions}
         unpinned = pinned - self.pins.revisions() - expired
-        if not unpinned:
-            return event
-        return replace(event, actions=(*event.actions, act.Expired(tuple(sorted(unpinned)))))
+        if unpinned:
+            event = replace(event, actions=(*event.actions, act.Expired(tuple(sorted(unpinned)))))
+        if event.actions:
+            self.events.append(event)
 
     def _change_files(self, action: FileAction, name: str) -> None:
         match action:
@@ -249,7 +239,13 @@ class State(BaseState):
                     raise DocumentError(f"{name} deletes the snapshot, whose tag {min(held)!r} is held.", object=name)
                 self.deleted = True
             case act.Upgraded():
-                self._upgrade(action, name)
+                if action.previous != self.format_version or action.version <= action.previous:
+                    raise DocumentError(
+                        f"{name} upgrades format version {action.previous} to {action.version}; the location has "
+                        f"{self.format_version}.",
+                        object=name,
+                    )
+                self.format_version, self.plans_valid_from = action.version, self.revision
             case act.Rebuilt():
                 self.plans_valid_from = self.revision
             case act.Expired():
@@ -262,15 +258,6 @@ class State(BaseState):
         self.expiries_dropped_until = self.expiries_kept_since
         self.snapshot_id, self.header = snapshot_id, header
         self.schemas, self.chunks, self.in_progress = {}, {}, {}
-
-    def _upgrade(self, action: act.Upgraded, name: str) -> None:
-        if action.previous != self.format_version or action.version <= action.previous:
-            raise DocumentError(
-                f"{name} upgrades format version {action.previous} to {action.version}; the location has "
-                f"{self.format_version}.",
-                object=name,
-            )
-        self.format_version, self.plans_valid_from = action.version, self.revision
 
     def at(self, revision: int) -> State:
         """Return the state at a retained revision."""

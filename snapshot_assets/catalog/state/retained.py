@@ -37,14 +37,6 @@ def needed_events(state: State, *, recent_expiries: bool = True) -> Iterator[Eve
     """
     since = state.expiries_kept_since if recent_expiries else _NEVER
     readable = [seal.revision for seal in state.readable()]
-    kept = _kept_on_chunks_and_schemas(state, readable, since)
-    for event in state.events:
-        actions = tuple(_kept_actions(event, state.pins, kept, set(readable), since))
-        if actions:
-            yield replace(event, actions=actions)
-
-
-def _kept_on_chunks_and_schemas(state: State, readable: list[int], since: datetime) -> set[_Key]:
     recent = [event for event in state.events if event.committed_at > since]
     expiries = [action for event in recent for action in event.actions if isinstance(action, act.Expired)]
     needing_schemas = sorted({*readable, *(revision for expiry in expiries for revision in expiry.revisions)})
@@ -57,7 +49,10 @@ def _kept_on_chunks_and_schemas(state: State, readable: list[int], since: dateti
             keep = end.committed_at > since or bool(between(needing_schemas, added.revision, end.revision))
         if keep:
             kept.add((added.revision, type(action), number))
-    return kept
+    for event in state.events:
+        actions = tuple(_kept_actions(event, state.pins, kept, set(readable), since))
+        if actions:
+            yield replace(event, actions=actions)
 
 
 def _kept_actions(
@@ -96,8 +91,15 @@ def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Eve
     living: dict[tuple[object, ...], tuple[Event, act.Action, int]] = {}
     for event in events:
         for action in event.actions:
-            for key in _keys_ended_by(action, living):
-                yield *living.pop(key), event
+            ended: list[tuple[object, ...]] = []
+            match action:
+                case act.Begin() | act.Rollback():
+                    ended = list(living)
+                case act.Chunk():
+                    ended = [(act.Chunk, action.id), (act.ChunksInProgress, action.id)]
+            for key in ended:
+                if key in living:
+                    yield *living.pop(key), event
             match action:
                 case act.Chunk():
                     living[act.Chunk, action.id] = event, action, action.id
@@ -107,16 +109,6 @@ def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Eve
                     living[act.SchemaAdded, event.revision, action.schema_id] = event, action, action.schema_id
     for added, action, number in living.values():
         yield added, action, number, None
-
-
-def _keys_ended_by(action: act.Action, living: Mapping[tuple[object, ...], object]) -> list[tuple[object, ...]]:
-    match action:
-        case act.Begin() | act.Rollback():
-            return list(living)
-        case act.Chunk():
-            keys: list[tuple[object, ...]] = [(act.Chunk, action.id), (act.ChunksInProgress, action.id)]
-            return [key for key in keys if key in living]
-    return []
 
 
 def documents_of(action: act.Action) -> tuple[act.ObjectRef, ...]:
@@ -200,21 +192,17 @@ def released_objects(before: State, after: State, reason: str) -> tuple[Released
 
 def end_of_pin(state: State, pin: PinState, replaced_by: int | None = None) -> PinEnd:
     """Return the consequences of deleting a pin, or of replacing a tag's revision by another."""
-    action, reason = _ending(pin, replaced_by)
+    action: act.Action
+    if not isinstance(pin.pin, act.TagCreated):
+        action, reason = act.SavepointDeleted(pin.pin.id), "savepoint deleted"
+    elif replaced_by is None:
+        action, reason = act.TagDeleted(pin.pin.name), TAG_DELETED
+    else:
+        unwritten = act.ObjectRef(tag_path(pin.pin.name, new_attempt()), "", 0)
+        action, reason = act.TagReplaced(replace(pin.pin, revision=replaced_by, object=unwritten)), "tag replaced"
     after, revision = state.after([action]), pin.pin.revision
     unreadable = revision in state.expired and revision not in after.pins.revisions()
     return PinEnd(released_objects(state, after, reason), revision if unreadable else None)
-
-
-def _ending(pin: PinState, replaced_by: int | None) -> tuple[act.Action, str]:
-    """Return the action that ends a pin, and the reason that its objects get."""
-    if not isinstance(pin.pin, act.TagCreated):
-        return act.SavepointDeleted(pin.pin.id), "savepoint deleted"
-    name = pin.pin.name
-    if replaced_by is None:
-        return act.TagDeleted(name), TAG_DELETED
-    unwritten = act.ObjectRef(tag_path(name, new_attempt()), "", 0)
-    return act.TagReplaced(replace(pin.pin, revision=replaced_by, object=unwritten)), "tag replaced"
 
 
 def needed_documents(state: State) -> dict[str, int]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from snapshot_assets.catalog.state.file_columns import FileColumns
-
 
 _NAMED = 3
 """Tables with rows outside the range that a sentence names."""
@@ -136,19 +134,15 @@ def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
     revisions = np.array([seal.revision for seal in seals], dtype=np.int64)
     files = state.files.merged()
     values = (files.column("rows"), np.ones(files.table.num_rows, dtype=np.int64), files.column("bytes"))
-    totals = zip(*(_totals(files, each, revisions) for each in values), strict=True)
+    added, removed, closed = files.column("added"), files.column("removed")[~files.live], ~files.live
+    totals = [
+        (_sums_through(added, each, revisions) - _sums_through(removed, each[closed], revisions)).tolist()
+        for each in values
+    ]
     return {
         seal.revision: RevisionSummary(seal, schema_id, *counts)
-        for seal, schema_id, counts in zip(seals, schema_ids(state, revisions), totals, strict=True)
+        for seal, schema_id, *counts in zip(seals, schema_ids(state, revisions), *totals, strict=True)
     }
-
-
-def _totals(files: FileColumns, values: np.ndarray, revisions: np.ndarray) -> list[int]:
-    """Return the sum of a column over the files of each revision."""
-    closed = ~files.live
-    total_added = _sums_through(files.column("added"), values, revisions)
-    total_removed = _sums_through(files.column("removed")[closed], values[closed], revisions)
-    return [int(each) for each in total_added - total_removed]
 
 
 def _sums_through(at: np.ndarray, values: np.ndarray, revisions: np.ndarray) -> np.ndarray:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
-from datetime import datetime
 from difflib import get_close_matches
 from itertools import islice
 
-from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.units import counted, noun, parse_given_time, time_text
 
@@ -39,8 +38,19 @@ def resolve_version(text: str, state: State) -> int:
     if kind == "rev" or (not kind and text.isdecimal()):
         return _at_revision(name, state)
     if kind == "savepoint":
-        return _of_savepoint(name, state)
-    return _of_tag(name, state)
+        savepoints = state.pins.savepoints
+        number = _ENDS[name](savepoints, default=0) if name in _ENDS else int(name) if name.isdecimal() else 0
+        if number in savepoints:
+            return savepoints[number].pin.revision
+        others = _first("savepoints", map(str, sorted(savepoints)))
+        raise VersionNotFoundError(f"There is no savepoint {name!r}; {others}{_sealed_text(state)}", version=name)
+    if name in state.tags:
+        return state.tags[name].pin.revision
+    near = tuple(get_close_matches(name, state.tags))
+    tags = _first("tags", map(repr, sorted(state.tags)))
+    if near:
+        tags = f"did you mean {' or '.join(map(repr, near))}? "
+    raise VersionNotFoundError(f"There is no tag {name!r}; {tags}{_sealed_text(state)}", version=name, near=near)
 
 
 def version_to_pin(text: str | None, state: State) -> int:
@@ -53,25 +63,6 @@ def version_to_pin(text: str | None, state: State) -> int:
             f"an older version; {_sealed_text(state)}",
         )
     return state.newest_seal.revision
-
-
-def _of_tag(name: str, state: State) -> int:
-    if name in state.tags:
-        return state.tags[name].pin.revision
-    near = tuple(get_close_matches(name, state.tags))
-    tags = _first("tags", map(repr, sorted(state.tags)))
-    if near:
-        tags = f"did you mean {' or '.join(map(repr, near))}? "
-    raise VersionNotFoundError(f"There is no tag {name!r}; {tags}{_sealed_text(state)}", version=name, near=near)
-
-
-def _of_savepoint(name: str, state: State) -> int:
-    savepoints = state.pins.savepoints
-    number = _ENDS[name](savepoints, default=0) if name in _ENDS else int(name) if name.isdecimal() else 0
-    if number in savepoints:
-        return savepoints[number].pin.revision
-    others = _first("savepoints", map(str, sorted(savepoints)))
-    raise VersionNotFoundError(f"There is no savepoint {name!r}; {others}{_sealed_text(state)}", version=name)
 
 
 def _first(things: str, names: Iterable[str]) -> str:
@@ -100,17 +91,13 @@ def _at_revision(digits: str, state: State) -> int:
 def _at_time(text: str, state: State) -> int:
     moment = parse_given_time(text)
     by_then = [seal for seal in state.readable() if seal.committed_at <= moment]
-    if by_then:
-        _warn_of_expired(text, by_then[-1], moment, state)
-        return by_then[-1].revision
-    nothing = "Nothing that can still be read" if state.expired else "Nothing"
-    raise VersionNotFoundError(f"{nothing} was sealed by {time_text(moment)}; {_sealed_text(state)}", version=text)
-
-
-def _warn_of_expired(text: str, taken: SealState, moment: datetime, state: State) -> None:
-    """Log what a time returns if a later revision was sealed by then, as far as is known, and can no longer be read."""
+    if not by_then:
+        nothing = "Nothing that can still be read" if state.expired else "Nothing"
+        raise VersionNotFoundError(f"{nothing} was sealed by {time_text(moment)}; {_sealed_text(state)}", version=text)
+    taken = by_then[-1]
     if taken.committed_at == moment:
-        return
+        return taken.revision
+    # Warn if a later revision was sealed by then, as far as is known, and can no longer be read.
     times = {seal.revision: seal.committed_at for seal in state.seals}
     following = min((each.revision for each in state.readable() if each.committed_at > moment), default=state.revision)
     expired = state.expired - state.pins.revisions()
@@ -121,6 +108,7 @@ def _warn_of_expired(text: str, taken: SealState, moment: datetime, state: State
             taken.revision,
             time_text(taken.committed_at),
         )
+    return taken.revision
 
 
 def _sealed_text(state: State) -> str:

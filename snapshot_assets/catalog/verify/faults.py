@@ -188,7 +188,9 @@ def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
         return None
     pins = [known for known in head.pins if known.pin.revision in damaged]
     unexpired = damaged - head.expired
-    keep_last = _keep_last(head, unexpired)
+    # The greatest `keep_last` that lets them expire; 0 if the newest seal is one of them.
+    counts = range(1, 1 + sum(sealed.revision not in head.expired for sealed in head.seals))
+    keep_last = bisect_left(counts, True, key=lambda count: not unexpired.issubset(_outlived(head, count)))
     expiring = set(_outlived(head, keep_last or 1)) if unexpired else set()
     left = head.pins.revisions() - damaged
     return Remedy(
@@ -203,14 +205,6 @@ def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
 
 def _outlived(head: State, keep_last: int) -> list[int]:
     return Retention(keep_last).expirable(head, head.committed_at)
-
-
-def _keep_last(head: State, revisions: Collection[int]) -> int:
-    """Return the greatest `keep_last` that lets some revisions expire; 0 if the newest seal is one of them."""
-    unexpired = sum(sealed.revision not in head.expired for sealed in head.seals)
-    return bisect_left(
-        range(1, unexpired + 1), True, key=lambda count: not set(_outlived(head, count)).issuperset(revisions)
-    )
 
 
 def _commands(uri: str, pins: Iterable[PinState], keep_last: int | None) -> Iterator[str]:

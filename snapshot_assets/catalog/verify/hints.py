@@ -23,18 +23,18 @@ _LINE = re.compile(rb"([0-9a-f]{64})  ([!-~]+)\n")
 """A line of SHA256SUMS; paths of this format are ASCII without spaces."""
 
 
-def hint_faults(store: ObjectStore, scan: LogScan, *, replica: bool) -> Iterator[Fault]:
+def hint_faults(scan: LogScan, *, replica: bool) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision.
 
     Only replication writes to a replica.
     """
     again = " `snapshots replicate` writes it again." if replica else ""
-    for fault in _hint_faults(store, scan):
+    for fault in _hint_faults(scan):
         yield replace(fault, finding=f"{fault.finding}{again}", repairable=not replica)
 
 
-def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
-    shown = shown_state(scan.state)
+def _hint_faults(scan: LogScan) -> Iterator[Fault]:
+    shown, store = shown_state(scan.state), scan.store
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
         revision = parse_json(manifest, MANIFEST).get("revision")
@@ -51,24 +51,20 @@ def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
         if not any(path == MANIFEST for path, _ in scan.faults):  # it may belong to another location
             state = _state_at(scan, revision)
             if state is None:
-                yield from _unknown_revision(store, scan, shown, revision)
+                yield from _unknown_revision(scan, shown, revision)
                 return
-            yield from _manifest_faults(scan, state, manifest)
+            if manifest != pretty_json(manifest_of(state)):
+                message = f"{MANIFEST} is not what the log gives for revision {state.revision}."
+                yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
+            elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
+                message = f"{MANIFEST} shows revision {state.revision}, not the newest seal."
+                yield Fault(FaultKind.STALE, MANIFEST, message)
             shown = state
-    yield from _sums_faults(store, scan, shown)
+    yield from _sums_faults(scan, shown)
     yield from _load_manifest_faults(store, shown)
 
 
-def _manifest_faults(scan: LogScan, state: State, manifest: bytes) -> Iterator[Fault]:
-    if manifest != pretty_json(manifest_of(state)):
-        yield Fault(
-            FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} is not what the log gives for revision {state.revision}."
-        )
-    elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {state.revision}, not the newest seal.")
-
-
-def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision: object) -> Iterator[Fault]:
+def _unknown_revision(scan: LogScan, shown: State, revision: object) -> Iterator[Fault]:
     """Yield the fault of a manifest whose revision the log lacks, unless the log has a fault itself."""
     if scan.faults:
         return
@@ -79,11 +75,12 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, shown: State, revision:
     else:
         named = "no revision" if revision is None else f"revision {revision!r}, which is unknown"
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names {named}.")
-        yield from _sums_faults(store, scan, shown)
+        yield from _sums_faults(scan, shown)
 
 
-def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
+def _sums_faults(scan: LogScan, state: State) -> Iterator[Fault]:
     """Yield the fault of SHA256SUMS; a writer that died, or two at once, leave one of another revision."""
+    store = scan.store
     try:
         found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
     except ObjectNotFoundError:

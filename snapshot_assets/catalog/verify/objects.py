@@ -68,11 +68,9 @@ class Rotation:
         """
         rounds, day = divmod(_day(self.now), self.days)
         turn, known = day + rounds, sorted({file.path for file in files})
-        due = {path for path in known if self._part_of(path) == turn % self.days}
+        parts = {path: int.from_bytes(hashlib.sha256(path.encode()).digest()[:8]) % self.days for path in known}
+        due = {path for path in known if parts[path] == turn % self.days}
         return due or {known[turn % len(known)]} if known else set()
-
-    def _part_of(self, path: str) -> int:
-        return int.from_bytes(hashlib.sha256(path.encode()).digest()[:8]) % self.days
 
 
 def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:

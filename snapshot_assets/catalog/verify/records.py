@@ -66,15 +66,7 @@ def record_verification(store: ObjectStore, report: Report, now: datetime) -> No
     if report.scope == "older" or not report.location_id:
         return
     path = verification_path(now, report.depth, report.scope, new_attempt())
-    try:
-        if next(iter(store.list(TRANSACTIONS)), None) is not None:  # else it was deleted meanwhile
-            store.put(path, pretty_json(_document(report, now)))
-    except StorageError as error:
-        _LOG.warning("The verification of %s is not recorded: %s", store.uri, error)
-
-
-def _document(report: Report, now: datetime) -> dict[str, Any]:
-    return {
+    document = {
         "version": report.format_version,
         "location_id": report.location_id,
         "uri": report.uri,
@@ -89,6 +81,11 @@ def _document(report: Report, now: datetime) -> dict[str, Any]:
         "bytes": report.bytes,
         "damaged": sorted({fault.object for fault in report.faults if fault.is_damage}),
     }
+    try:
+        if next(iter(store.list(TRANSACTIONS)), None) is not None:  # else it was deleted meanwhile
+            store.put(path, pretty_json(document))
+    except StorageError as error:
+        _LOG.warning("The verification of %s is not recorded: %s", store.uri, error)
 
 
 def superseded(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
@@ -96,19 +93,13 @@ def superseded(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
     since: dict[str, datetime] = {}
     later: dict[tuple[str, str], datetime] = {}
     for info in reversed(_by_time(infos)):
-        kind = _kind(info.path)
+        kind = verification_of(info.path)
+        assert kind is not None
         covering = [at for other, at in later.items() if _covers(other, kind)]
         if covering:
             since[info.path] = min(covering)
         later[kind] = info.modified
     return since
-
-
-def _kind(path: str) -> tuple[str, str]:
-    """Return depth and scope in the path of a record."""
-    kind = verification_of(path)
-    assert kind is not None
-    return kind
 
 
 def _by_time(infos: Iterable[ObjectInfo]) -> list[ObjectInfo]:

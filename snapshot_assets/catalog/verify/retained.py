@@ -102,7 +102,7 @@ def sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
         yield sealed, then
 
 
-def pin_faults(store: ObjectStore, scan: LogScan, objects: Listed, only: int | None) -> Iterator[Fault]:
+def pin_faults(scan: LogScan, objects: Listed, only: int | None) -> Iterator[Fault]:
     """Yield the faults of the objects of tags and savepoints at the head.
 
     `only` is the revision whose pins are checked; None for all.
@@ -112,22 +112,17 @@ def pin_faults(store: ObjectStore, scan: LogScan, objects: Listed, only: int | N
     for revision, pinning in groupby(sorted(pins, key=pinned), pinned):
         state = scan.state.at(revision)
         for known in pinning:
-            yield from _pin_faults(store, scan, state, known, objects)
+            yield from _pin_faults(scan, state, known, objects)
 
 
-def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:
+def _pin_faults(scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:
     pin, path = known.pin, known.pin.object.path
-    document = read_object(store, pin.object, path in objects)
+    document = read_object(scan.store, pin.object, path in objects)
     if isinstance(document, Fault):
-        if document.kind is not FaultKind.MISSING or _still_there(store, scan, known):
+        # The pin may have been deleted after the log was read, or by an unreadable transaction, a fault itself.
+        is_missing = document.kind is FaultKind.MISSING
+        if not is_missing or (not scan.faults and known in scan_log(scan.store).state.pins):
             yield replace(document, repairable=True)
     elif document != pin_document(pin, known.created_by, known.version, manifest_of(state), known.hold):
         message = f"{path} is what was committed, but not what the log gives for {pin} at revision {pin.revision}."
         yield Fault(FaultKind.DOCUMENT, path, f"{message} Delete {pin}, and create it again.")
-
-
-def _still_there(store: ObjectStore, scan: LogScan, known: PinState) -> bool:
-    """Return whether a pin still exists; it may have been deleted after the log was read."""
-    if scan.faults:
-        return False  # or by an unreadable transaction, which is a fault itself
-    return known in scan_log(store).state.pins

@@ -7,7 +7,7 @@ objects of all readable revisions, or those of one revision, and the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -92,8 +92,12 @@ def verify(
         report.sealed, report.missing = state.sealed, len(state.missing())
         report.unfinished = "" if state.sealed else finished_by(state, store.uri, replica.source if replica else None)
         report.days = rotation.within if rotation else 0
-        hashed = _files_due(rotation, store, state, older=at is None) | suspected if rotation else None
-        check = _Check(store, scan, objects, report, progress, hashed)
+        hashed: Set[str] | None = None
+        if rotation is not None:
+            files = [known.file for known in state.live_files()]
+            files += [file for file, _ in older_files(state)] if at is None else []
+            hashed = rotation.due(files) | damage_on_record(store, state.location_id) | suspected
+        check = _Check(scan, objects, report, progress, hashed)
         report.faults += check.state_faults(state, replica=replicated)
         if at is None:
             report.faults += check.location_faults()
@@ -107,18 +111,10 @@ def verify(
     return report
 
 
-def _files_due(rotation: Rotation, store: ObjectStore, state: State, *, older: bool) -> Set[str]:
-    """Return the paths of the files that are due today, and of those that were damaged when last verified."""
-    files = [known.file for known in state.live_files()]
-    files += [file for file, _ in older_files(state)] if older else []
-    return rotation.due(files) | damage_on_record(store, state.location_id)
-
-
 @dataclass(frozen=True)
 class _Check:
     """A verification at work; `hashed` are the paths of the files that it hashes, None for all."""
 
-    store: ObjectStore
     scan: LogScan
     objects: Listed
     report: Report
@@ -129,24 +125,30 @@ class _Check:
         """Yield the faults of a revision's own objects, of its pins, and of checkpoints and hints."""
         head, newest = self.scan.state, self.scan.state.newest_seal
         files = (known.file for known in state.live_files())
-        found = file_faults(self.store, files, self.objects, self.report, self.hashed, self.progress)
-        faults = [*found, *check_documents(self.store, state, self.objects)]
+        found = file_faults(self.scan.store, files, self.objects, self.report, self.hashed, self.progress)
+        faults = [*found, *check_documents(self.scan.store, state, self.objects)]
         yield from (with_remedy(state, fault) if state is head and not replica else fault for fault in faults)
-        yield from _seal_faults(state)
+        for number in state.missing() if state.sealed else ():
+            yield Fault(FaultKind.COVERAGE, f"data/{number}", f"Chunk {number} is not in the sealed snapshot.", number)
+        if state.sealed and state.newest_seal is not None:
+            checksum, expected = checksum_of(state), state.newest_seal.seal.checksum
+            if checksum != expected:
+                message = f"The snapshot has checksum {checksum}; its seal records {expected}."
+                yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
         if state is head or (newest is not None and newest.revision == state.revision):
-            yield from hint_faults(self.store, self.scan, replica=replica)
-        yield from pin_faults(self.store, self.scan, self.objects, None if state is head else state.revision)
+            yield from hint_faults(self.scan, replica=replica)
+        yield from pin_faults(self.scan, self.objects, None if state is head else state.revision)
 
     def location_faults(self) -> list[Fault]:
         """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
-        faults = list(unnamed_objects(self.store, self.scan, self.objects))
-        left = [info.size for info in self.store.temporaries() if is_temporary(info.path)]
+        faults = list(_unnamed_objects(self.scan, self.objects))
+        left = [info.size for info in self.scan.store.temporaries() if is_temporary(info.path)]
         self.report.temporary_files, self.report.temporary_bytes = len(left), sum(left)
         # Transactions after a fault may have expired older revisions.
         reached = not self.scan.faults or self.scan.state.revision >= max(map(log_revision, self.objects), default=0)
         faults += self._older_faults(reached)
         if reached:
-            self.report.remedy = remedy_of(self.scan.state, self.store.uri, [*self.report.faults, *faults])
+            self.report.remedy = remedy_of(self.scan.state, self.scan.store.uri, [*self.report.faults, *faults])
         return faults
 
     def _older_faults(self, reached: bool) -> Iterator[Fault]:
@@ -162,10 +164,10 @@ class _Check:
             if reached or pinned.intersection(revisions)
         }
         files, hashed = (file for file, _ in needed.values()), self.hashed if reached else frozenset()
-        for fault in file_faults(self.store, files, self.objects, self.report, hashed, self.progress):
+        for fault in file_faults(self.scan.store, files, self.objects, self.report, hashed, self.progress):
             yield of_older(fault, head, needed[fault.object][1])
         if reached:
-            yield from older_document_faults(self.store, head, self.objects)
+            yield from older_document_faults(self.scan.store, head, self.objects)
             if self.report.depth != "quick":
                 yield from older_seal_faults(head)
 
@@ -187,65 +189,42 @@ def _log_faults(scan: LogScan, *, replicated: bool) -> Iterator[Fault]:
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
 
 
-def _seal_faults(state: State) -> Iterator[Fault]:
-    for number in state.missing() if state.sealed else ():
-        yield Fault(FaultKind.COVERAGE, f"data/{number}", f"Chunk {number} is not in the sealed snapshot.", number)
-    if state.sealed and state.newest_seal is not None:
-        found = checksum_of(state)
-        if found != state.newest_seal.seal.checksum:
-            message = f"The snapshot has checksum {found}; its seal records {state.newest_seal.seal.checksum}."
-            yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
-
-
-def unnamed_objects(store: ObjectStore, scan: LogScan, objects: Listed) -> Iterator[Fault]:
+def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     """Yield chunks that are finished and not committed, orphans, and objects that are not part of the format."""
     for path in objects:
         if not in_layout(path):
             yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; no command changes it.")
     if scan.faults:
         return
+    state = scan.state
     actions = [action for entry in scan.entries for action in entry.transaction.actions]
-    actions += [action for event in scan.state.events for action in event.actions]
-    named = scan.state.files.paths() | {path for action in actions for path in named_by(action)}
+    actions += [action for event in state.events for action in event.actions]
+    named = state.files.paths() | {path for action in actions for path in named_by(action)}
     orphans = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named]
-    receipts, kept = _adoptable(store, scan.state, orphans)
-    for receipt in receipts.values():
-        yield _uncommitted(receipt, scan.state)
-    finished = {path for receipt in receipts.values() for path in _paths(receipt)}
+    wanted = state.missing() if orphans and state.schemas and not state.deleted else []
+    receipts = list(adoptable_receipts(scan.store, state, wanted, orphans))
+    adopted = newest_fitting(state, receipts, state.schemas[state.schema_id].sha256) if receipts else {}
+    for _, (receipt, _) in sorted(adopted.items()):
+        rows = sum(file.rows for file in receipt.files)
+        found = f"{counted(len(receipt.files), 'file')}, {counted(rows, 'row')}"
+        message = (
+            f"{receipt.path}: chunk {receipt.chunk} was finished and not committed ({found}). The next run of "
+            f"{exporter_text(state)} adopts it without reading the source again, unless the source's tables changed;"
+            " garbage collection keeps it until then."
+        )
+        yield Fault(FaultKind.UNCOMMITTED, receipt.path, message, receipt.chunk)
+    finished = {path for receipt, _ in adopted.values() for path in _paths(receipt)}
+    waiting = {path: receipt.chunk for receipt, _ in receipts for path in _paths(receipt)}  # a run might adopt them
     for path in (path for path in orphans if path not in finished):
-        removed = f"garbage collection removes it {_when(scan.state, kept.get(path))}"
-        if scan.state.deleted:
+        assert state.header is not None
+        grace = duration_text(timedelta(microseconds=state.header.grace))
+        removed = f"garbage collection removes it once it is older than the grace period of {grace}"
+        if path in waiting:
+            removed = f"garbage collection removes it once chunk {waiting[path]} is exported"
+        if state.deleted:
             removed = "`snapshots export delete` removes it"
         yield Fault(FaultKind.ORPHAN, path, f"{path} is named by no transaction; {removed}.")
 
 
-def _adoptable(store: ObjectStore, state: State, orphans: list[str]) -> tuple[Mapping[int, Receipt], Mapping[str, int]]:
-    """Return the receipts that the next run adopts, by chunk, and the chunk of what others keep from collection."""
-    wanted = state.missing() if orphans and state.schemas and not state.deleted else []
-    receipts = list(adoptable_receipts(store, state, wanted, orphans))
-    adopted = newest_fitting(state, receipts, state.schemas[state.schema_id].sha256) if receipts else {}
-    kept = {path: receipt.chunk for receipt, _ in receipts for path in _paths(receipt)}
-    return {chunk: receipt for chunk, (receipt, _) in sorted(adopted.items())}, kept
-
-
 def _paths(receipt: Receipt) -> list[str]:
     return [receipt.path, *(file.path for file in receipt.files)]
-
-
-def _uncommitted(receipt: Receipt, state: State) -> Fault:
-    rows = sum(file.rows for file in receipt.files)
-    found = f"{counted(len(receipt.files), 'file')}, {counted(rows, 'row')}"
-    message = (
-        f"{receipt.path}: chunk {receipt.chunk} was finished and not committed ({found}). The next run of "
-        f"{exporter_text(state)} adopts it without reading the source again, unless the source's tables changed;"
-        " garbage collection keeps it until then."
-    )
-    return Fault(FaultKind.UNCOMMITTED, receipt.path, message, receipt.chunk)
-
-
-def _when(state: State, chunk: int | None) -> str:
-    """Return when an orphan is removed; `chunk` is that of a receipt which a run might still adopt."""
-    if chunk is not None:
-        return f"once chunk {chunk} is exported"
-    assert state.header is not None
-    return f"once it is older than the grace period of {duration_text(timedelta(microseconds=state.header.grace))}"

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry
 from snapshot_assets.catalog.operations.garbage import Garbage, GarbagePlan, execute_collection, plan_collection
 from snapshot_assets.catalog.pins.automatic import TagRule
 from snapshot_assets.catalog.rules import RULES, Retention
-from snapshot_assets.catalog.rules.seal import Calendar
+from snapshot_assets.catalog.rules.retention import Calendar
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.output import show, show_json, show_message, show_table

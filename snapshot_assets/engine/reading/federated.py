@@ -51,7 +51,7 @@ def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOption
     found = federation.table(options.table)
     chosen = chosen_columns(found.table.arrow_schema(), options.columns, str(options.table), federation.names)
     schema = batch_schema(chosen)
-    if found.deduplicated:
+    if federation.dedupe:
         return _plan_deduplicated(federation, found, schema, options)
     rows: list[FileRows] = []
     work: list[Work] = []

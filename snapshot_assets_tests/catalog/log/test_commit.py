@@ -19,7 +19,6 @@ from snapshot_assets.errors import (
     ConflictError,
     ForeignLocationError,
     ForkError,
-    GapError,
     MisnamedError,
     ObjectExistsError,
     OutcomeUnknownError,
@@ -28,7 +27,6 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
     SupersededError,
 )
-from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
@@ -39,22 +37,6 @@ from snapshot_assets_tests.schema_documents import write_schema
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch):
     monkeypatch.setattr(log, "_SETTLE_WAIT", 0)
-
-
-def test_a_snapshot_begins_at_revision_1_and_every_change_is_one_revision(writer):
-    assert writer.catalog.state.revision == 1
-    assert writer.complete(1, writer.file(1)) == 2
-    state = read_state(writer.store)
-    assert state.revision == 2
-    assert state.completed(1)
-    assert [known.file.chunk for known in state.live_files()] == [1]
-
-
-def test_two_writers_that_begin_at_once_agree_on_one_snapshot(store):
-    one, other = Writer(store), Writer(store)
-    assert one.begin() == 1
-    assert other.begin() is None
-    assert one.catalog.state.snapshot_id == other.catalog.state.snapshot_id
 
 
 def test_beginning_with_another_range_is_refused_naming_both(writer):
@@ -109,13 +91,6 @@ def test_force_begins_a_new_snapshot_on_the_same_log(writer):
     assert not list(state.live_files())
     with pytest.raises(SupersededError, match=old):
         writer.complete(2, writer.file(2))
-
-
-def test_a_writer_that_loses_the_race_commits_on_the_newer_head(writer):
-    other = Writer(writer.store)
-    other.begin()
-    writer.complete(1, writer.file(1))
-    assert other.complete(2, other.file(2)) == 3
 
 
 def test_a_chunk_that_another_writer_completed_counts_as_done_and_its_files_stay(writer):
@@ -225,26 +200,11 @@ def test_each_fault_of_the_chain_is_an_error_of_its_own(writer, changes, error):
         read_state(writer.store)
 
 
-def test_a_missing_revision_is_a_gap(writer):
-    writer.fill()
-    writer.store.delete(transaction_path(2))
-    with pytest.raises(GapError, match=r"0{19}2\.txn is missing"):
-        read_state(writer.store)
-
-
 def test_history_rewritten_with_correct_checksums_still_breaks_the_next_link(writer):
     writer.fill()
     _rewrite(writer, 2, writer_id="another writer")
     with pytest.raises(BrokenLinkError, match=r"0{19}3\.txn"):
         read_state(writer.store)
-
-
-def test_a_replace_removes_the_old_files_and_adds_the_new_in_one_revision(writer):
-    old = writer.file(1)
-    writer.complete(1, old)
-    new = writer.file(1, b"new")
-    assert writer.complete(1, new, replaces=(old.path,)) == 3
-    assert [known.file for known in read_state(writer.store).live_files(1)] == [new]
 
 
 def test_a_replace_of_what_was_committed_after_the_source_was_opened_is_refused(writer):
@@ -256,15 +216,6 @@ def test_a_replace_of_what_was_committed_after_the_source_was_opened_is_refused(
     finished = writer.finished(1, writer.file(1, b"older rows"), replaces=(late.path,))
     with pytest.raises(ConflictError, match="older rows would replace newer ones"):
         writer.catalog.commit(rules.complete_chunks(opened, [finished], writer.catalog.now))
-
-
-def test_a_failed_chunk_never_undoes_a_completed_one(writer):
-    writer.complete(1)
-    assert writer.catalog.commit(rules.fail_chunk(writer.token, 1, "no", "r")) is None
-    assert writer.catalog.commit(rules.fail_chunk(writer.token, 2, "no", "r")) == 3
-    assert read_state(writer.store).status(2) is act.ChunkStatus.FAILED
-    assert writer.complete(2) == 4
-    assert read_state(writer.store).status(2) is act.ChunkStatus.COMPLETED
 
 
 def test_a_chunk_outside_the_range_is_refused(writer):

@@ -15,11 +15,8 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.expire import plan_expiry
-from snapshot_assets.catalog.operations.garbage import plan_collection
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ForeignLocationError, ForkError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, transaction_path
@@ -155,10 +152,8 @@ def test_what_was_copied_here_is_no_state_and_nothing_is_deleted_or_committed(
             Catalog.open_for_writing(own.store)
     for opened in (lambda: own.catalog, lambda: Catalog.open(own.store)):
         for change in (
-            lambda catalog: plan_collection(catalog, grace=NOW, unsafe=True),
             lambda catalog: collect_garbage(catalog, grace=NOW, unsafe=True),
             lambda catalog: prune(catalog, grace=NOW, unsafe=True),
-            lambda catalog: plan_expiry(catalog, Retention(keep_last=1)),
             lambda catalog: expire(catalog, keep_last=1),
         ):
             with pytest.raises(DamageError) as refused:

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rules import Retention
-from snapshot_assets.catalog.rules.seal import Calendar
+from snapshot_assets.catalog.rules.retention import Calendar
 from snapshot_assets.catalog.state.retained import ReleasedObject, end_of_pin, needed_events
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, PlanError

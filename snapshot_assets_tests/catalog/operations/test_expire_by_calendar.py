@@ -17,7 +17,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.receipts import Receipt
-from snapshot_assets.catalog.rules.seal import Calendar, backups
+from snapshot_assets.catalog.rules.retention import Calendar, backups
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location

@@ -16,12 +16,11 @@ from snapshot_assets.catalog.pins.automatic import (
     Ticks,
     check_pattern,
     due,
-    tag_due,
     tags_to_delete,
     why_no_tag,
     with_new_tag,
 )
-from snapshot_assets.catalog.rules.seal import Calendar
+from snapshot_assets.catalog.rules.retention import Calendar
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.pins import SavepointState, TagState
 from snapshot_assets.errors import PlanError
@@ -46,6 +45,10 @@ def state(*tags: TagState, seals: dict[int, datetime], savepoints: tuple[Savepoi
     found.pins.tags = {each.pin.name: each for each in tags}
     found.pins.savepoints = {each.pin.id: each for each in savepoints}
     return found
+
+
+def tag_due(rule: TagRule, head: State, now: datetime) -> NewTag | None:
+    return due(head, now, tag=rule).tag
 
 
 def gone(head: State, now: datetime, rule: TagRule | None = None) -> tuple[str, ...]:
@@ -89,14 +92,14 @@ def test_an_interval_of_other_than_whole_days_is_refused(interval: timedelta) ->
 
 def test_a_tag_names_the_newest_seal_that_can_be_read_when_it_is_made() -> None:
     rule = TagRule(Ticks(DAY, time(12)))
-    assert tag_due(rule, state(seals=SEALS), NOON) == NewTag("auto-2025-01-10", 9, NOON, None)
+    assert tag_due(rule, state(seals=SEALS), NOON) == NewTag("auto-2025-01-10", 9, None)
     later = SEALS | {11: NOON + HOUR}  # sealed past the tick, as the first of its day
-    assert tag_due(rule, state(seals=later), NOON + HOUR) == NewTag("auto-2025-01-10", 11, NOON, None)
+    assert tag_due(rule, state(seals=later), NOON + HOUR) == NewTag("auto-2025-01-10", 11, None)
     first = state(seals={11: NOON + HOUR})
-    assert tag_due(rule, first, NOON + HOUR) == NewTag("auto-2025-01-10", 11, NOON, None)
+    assert tag_due(rule, first, NOON + HOUR) == NewTag("auto-2025-01-10", 11, None)
     expired = state(seals=later)
     expired.expired = {11}
-    assert tag_due(rule, expired, NOON + HOUR) == NewTag("auto-2025-01-10", 9, NOON, None)
+    assert tag_due(rule, expired, NOON + HOUR) == NewTag("auto-2025-01-10", 9, None)
 
 
 def test_a_tick_has_one_tag_however_often_it_is_asked() -> None:
@@ -106,7 +109,7 @@ def test_a_tick_has_one_tag_however_often_it_is_asked() -> None:
         assert tag_due(rule, state(known, seals=SEALS), NOON + hours * HOUR) is None
     seals = SEALS | {11: NOON + 2 * HOUR}
     assert tag_due(rule, state(known, seals=seals), NOON + 2 * HOUR) is None
-    assert tag_due(rule, state(known, seals=seals), NOON + DAY) == NewTag("auto-2025-01-11", 11, NOON + DAY, 30 * DAY)
+    assert tag_due(rule, state(known, seals=seals), NOON + DAY) == NewTag("auto-2025-01-11", 11, 30 * DAY)
     renamed = TagRule(Ticks(DAY, time(12)), "daily-{date}")  # the rule's name changed, and today has its tag already
     assert tag_due(renamed, state(known, seals=SEALS), NOON + 2 * HOUR) is None
 
@@ -115,7 +118,7 @@ def test_missed_ticks_are_made_up_for_once() -> None:
     rule = TagRule(Ticks(DAY, time(12)))
     before = tag("auto-2025-01-02", NOON - 8 * DAY)
     found = tag_due(rule, state(before, seals=SEALS), NOON + 5 * HOUR)
-    assert found == NewTag("auto-2025-01-10", 9, NOON, None)
+    assert found == NewTag("auto-2025-01-10", 9, None)
     made = tag(found.name, NOON + 5 * HOUR)
     assert tag_due(rule, state(before, made, seals=SEALS), NOON + 5 * HOUR) is None
 
@@ -256,7 +259,7 @@ def test_following_the_rule_day_by_day_keeps_the_newest_and_names_each_tick_once
         found = due(known, now, tag=rule)
         if found.tag is not None:
             made.append(found.tag.name)
-            assert rule.ticks.newest(now) == found.tag.tick
+            assert found.tag.name == rule.name_of(rule.ticks.newest(now))
             known.pins.tags[found.tag.name] = tag(found.tag.name, now)
         for each in tags_to_delete(known, now, rule):
             del known.pins.tags[each.pin.name]

@@ -309,21 +309,6 @@ def test_a_checkpoint_keeps_a_hold_and_drops_a_released_one(held: Writer) -> Non
     assert act.TagReleased not in actions
 
 
-def test_a_hold_that_comes_between_a_plan_and_its_execution_wins(sealed: Writer) -> None:
-    create_tag(sealed.catalog, "evidence", SEAL)
-    known = sealed.catalog.state.tags["evidence"]
-
-    def hold() -> None:
-        hold_tag(Catalog.open_for_writing(sealed.store), "evidence", WHY, "counsel")
-
-    writer = Catalog(meeting(sealed.store, "tag/", hold), sealed.catalog.state)
-    with pytest.raises(TagHeldError):
-        replace_tag(writer, "evidence", SEAL)
-    assert not delete_pin(sealed.catalog, known)
-    assert kept(sealed.store)
-    assert faults(sealed.store) == set()
-
-
 def test_a_release_ends_only_the_hold_that_it_read(held: Writer) -> None:
     def hold_again() -> None:
         other = Catalog.open_for_writing(held.store)

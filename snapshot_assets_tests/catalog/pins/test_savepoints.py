@@ -28,10 +28,8 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json, sha256_hex
-from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.catalog.execute import delete_rows
-from snapshot_assets_tests.catalog.tags import SEAL, delete_savepoint, faults, meeting, race, reseal, save
+from snapshot_assets_tests.catalog.tags import SEAL, delete_savepoint, faults, meeting, reseal, save
 
 
 def objects(store):
@@ -193,15 +191,6 @@ def test_a_number_that_was_used_before_is_damage(sealed, number):
         Catalog(sealed.store, read_state(sealed.store, through=7)).state.after([act.SavepointDeleted(1)])
 
 
-def test_savepoints_that_are_created_at_once_get_different_numbers(sealed):
-    catalogs = [Catalog.open_for_writing(sealed.store) for _ in range(4)]
-    made = race(*(lambda catalog=catalog: save(catalog) for catalog in catalogs))
-    assert sorted(each.pin.id for each in made) == [1, 2, 3, 4]
-    assert read_state(sealed.store).pins.savepoints == {each.pin.id: each for each in made}
-    assert sorted(objects(sealed.store)) == sorted(each.pin.object.path for each in made)
-    assert faults(sealed.store) == set()
-
-
 def test_a_number_that_another_won_is_followed_by_the_next_one(sealed):
     store = meeting(sealed.store, "savepoint/savepoint-1-", lambda: save(sealed.catalog))
     made = save(Catalog.open_for_writing(store))
@@ -218,23 +207,3 @@ def test_data_that_is_sealed_after_it_was_compacted_is_not_pinned(sealed):
         create_savepoint(sealed.catalog, compacted)
     assert (objects(sealed.store), read_state(sealed.store).revision) == ([], before)
     assert create_savepoint(sealed.catalog, newer - 1).pin.revision == newer
-
-
-@pytest.mark.parametrize(
-    "change",
-    [reseal, lambda writer: delete_rows(writer.catalog, TableName("main", "m"), "t is not null")],
-    ids=["export", "deletion"],
-)
-def test_data_that_is_sealed_while_a_savepoint_is_created_is_not_pinned(sealed, change):
-    store = meeting(sealed.store, "savepoint/", lambda: change(sealed))
-    with pytest.raises(UncompactedError):
-        save(Catalog.open_for_writing(store))
-    assert read_state(sealed.store).sealed
-    assert (savepoints(sealed.store), objects(sealed.store)) == ({}, [])
-    assert faults(sealed.store) == set()
-
-
-def test_what_changes_no_data_while_a_savepoint_is_created_does_not_hinder_it(sealed):
-    store = meeting(sealed.store, "savepoint/", lambda: create_tag(sealed.catalog, "nightly", SEAL))
-    assert save(Catalog.open_for_writing(store)).pin.revision == SEAL
-    assert savepoints(sealed.store) == {1: SEAL}

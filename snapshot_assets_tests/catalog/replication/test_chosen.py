@@ -10,7 +10,7 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import list_snapshots
-from snapshot_assets.catalog.log.replay import read_state, recorded_state
+from snapshot_assets.catalog.log.replay import open_log, read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, newest_state
 from snapshot_assets.catalog.operations.garbage import plan_collection
@@ -73,7 +73,7 @@ def test_every_reader_sees_what_the_replica_has(source: Writer, replica: ObjectS
     assert [seal.revision for seal in state.readable()] == [
         recorded.tags[name].pin.revision for name in ("tag1", "tag3")
     ]
-    assert sorted(recorded_state(replica).tags) == sorted(recorded.tags)
+    assert sorted(open_log(replica)[0].tags) == sorted(recorded.tags)
 
 
 def test_a_reader_that_stays_open_follows_the_source(source: Writer, replica: ObjectStore) -> None:
@@ -111,7 +111,7 @@ def test_a_replica_of_it_has_the_same_versions(source: Writer, replica: ObjectSt
     replicate(replica, third)
     assert sorted(read_state(third).tags) == ["tag1", "tag3"]
     assert not verify(third).damaged
-    assert sorted(recorded_state(third).tags) == ["tag0", "tag1", "tag2", "tag3"]
+    assert sorted(open_log(third)[0].tags) == ["tag0", "tag1", "tag2", "tag3"]
     fourth = open_store(parse_location(f"file://{tmp_path}/fourth"))
     with pytest.raises(VersionNotFoundError, match="no tag 'tag0'"):
         replicate(replica, fourth, only=["tag:tag0"])

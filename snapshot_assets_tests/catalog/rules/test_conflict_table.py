@@ -224,6 +224,9 @@ def test_an_action_planned_on_an_older_head_has_the_outcome_in_the_table(starts,
             found, store = meet(row, column, starts[row], scratch / "meeting")
             if found == "+":
                 _check(store, f"{row} after {column}")
+            if column != "rebuild":  # leaves what it replaces to garbage collection
+                pins = {known.pin.object.path for known in scan_log(store).state.pins}
+                assert pins == {info.path for kind in ("tag/", "savepoint/") for info in store.list(kind)}, column
         if found != (REFUSALS[cell].__name__ if cell in REFUSALS else cell):
             wrong[column] = (found, cell)
     assert wrong == {}
