@@ -34,18 +34,6 @@ from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
 
 
-def damaged_transactions(source: ObjectStore, target: ObjectStore) -> tuple[str, ...]:
-    """Return the paths of a replica's transactions that are damaged, and whole in its source.
-
-    One that is whole under the name of another revision was written by something else.
-    """
-    own = read_entries(target, list_log(target).transactions)
-    faults = {revision: entry for revision, entry in own if isinstance(entry, DamageError)}
-    damaged = {revision for revision, fault in faults.items() if not isinstance(fault, MisnamedError)}
-    there = sorted(damaged.intersection(list_log(source).transactions))
-    return tuple(transaction_path(each) for each, entry in read_entries(source, there) if isinstance(entry, LogEntry))
-
-
 class MendedStore:
     """A replica's store with some objects as its source has them. All other methods are the replica's own."""
 
@@ -227,11 +215,16 @@ def _source_state(source: ObjectStore, target: ObjectStore) -> State:
 
 
 def _replica_state(source: ObjectStore, target: ObjectStore, damaged: Collection[str]) -> tuple[State, tuple[str, ...]]:
-    """Return the replica's head, and the damaged transactions for which the source's were read."""
+    """Return the replica's head, and the damaged transactions for which whole ones of the source were read."""
     if not any(map(revision_of, damaged)):
         with suppress(DamageError):
             return recorded_state(target), ()
-    mended = damaged_transactions(source, target)
+    own = read_entries(target, list_log(target).transactions)
+    faults = {revision: entry for revision, entry in own if isinstance(entry, DamageError)}
+    # One that is whole under the name of another revision was written by something else.
+    broken = {revision for revision, fault in faults.items() if not isinstance(fault, MisnamedError)}
+    there = read_entries(source, sorted(broken.intersection(list_log(source).transactions)))
+    mended = tuple(transaction_path(each) for each, entry in there if isinstance(entry, LogEntry))
     try:
         return recorded_state(cast(ObjectStore, MendedStore(target, source, mended))), mended
     except DamageError as fault:
