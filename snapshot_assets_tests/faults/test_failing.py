@@ -7,6 +7,9 @@ from snapshot_assets_tests.faults.source import location
 
 pytestmark = pytest.mark.slow
 
+COMMIT = "create transactions/revision.txn"
+WRITTEN_AGAIN = ("create receipt", "close file", "open file", "write file")
+
 
 def fail(driver, scenario, folder, kind, at):
     """Let one call fail; the location must be readable after it, and the next run must complete it."""

@@ -195,12 +195,6 @@ def test_an_option_is_refused_where_it_has_no_effect(name: str) -> None:
                 StoreOptions(**given).check(scheme)
 
 
-def test_the_requester_pays() -> None:
-    with server() as seen:
-        [request] = requests(seen, "s3", replace(base("s3", seen.port), request_payer=True))
-    assert request["x-amz-request-payer"] == "requester"
-
-
 def test_a_shared_access_signature_is_sent() -> None:
     with server() as seen:
         options = replace(base("azblob", seen.port), account_key=None, sas_token="sv=2024-01-01&sig=abc")

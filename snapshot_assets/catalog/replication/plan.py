@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, cast
+from typing import cast
 
 from snapshot_assets.catalog.log.replay import despite_pruning, read_entries, recorded_state
 from snapshot_assets.catalog.log.store import list_log
@@ -32,21 +32,18 @@ from snapshot_assets.format.layout import COLLECTED, REPLICA, in_layout, is_prob
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
+from snapshot_assets.storage.create import StoreWrapper
 
 
-class MendedStore:
-    """A replica's store with some objects as its source has them. All other methods are the replica's own."""
+class MendedStore(StoreWrapper):
+    """A replica's store with some objects as its source has them."""
 
     def __init__(self, target: ObjectStore, source: ObjectStore, paths: Collection[str]) -> None:
-        self._target, self._source, self._paths = target, source, paths
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_target", "_source", "_paths"):  # asked while it is unpickled
-            raise AttributeError(name)
-        return getattr(self._target, name)
+        super().__init__(target)
+        self._source, self._paths = source, paths
 
     def _having(self, path: str) -> ObjectStore:
-        return self._source if path in self._paths else self._target
+        return self._source if path in self._paths else self._store
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes; see `ObjectStore.get`."""
