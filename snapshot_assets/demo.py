@@ -61,7 +61,14 @@ def _make_database(path: Path) -> None:
     with duckdb.connect(str(unfinished)) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for table, (name, key) in _TABLES.items():
-            _load(connection, table, _csv(name, path.parent), key)
+            source = {"source": str(_csv(name, path.parent))}
+            relation = "read_csv($source, nullstr = 'NA', sample_size = -1)"
+            columns = connection.execute(f"DESCRIBE SELECT * FROM {relation}", source).fetchall()
+            # The text `time_hour` becomes an instant.
+            types = {column: "TIMESTAMPTZ" if column == "time_hour" else kind for column, kind, *_ in columns}
+            definitions = [f'"{column}" {kind}' for column, kind in types.items()] + ([key] if key else [])
+            connection.execute(f"CREATE TABLE {table} ({', '.join(definitions)})")
+            connection.execute(f"INSERT INTO {table} SELECT * FROM {relation}", source)
         connection.execute(_VIEW)
         connection.execute("COMMENT ON TABLE flights IS 'All flights that departed from New York City in 2013'")
     unfinished.rename(path)
@@ -79,26 +86,10 @@ def _csv(name: str, scratch: Path) -> Path:
         return Path(archive.extract(name, scratch / "csv"))
 
 
-def _load(connection: duckdb.DuckDBPyConnection, table: str, source: Path, key: str) -> None:
-    """Create a table from a CSV file; its text `time_hour` becomes an instant."""
-    relation = "read_csv($source, nullstr = 'NA', sample_size = -1)"
-    columns = connection.execute(f"DESCRIBE SELECT * FROM {relation}", {"source": str(source)}).fetchall()
-    types = {name: "TIMESTAMPTZ" if name == "time_hour" else kind for name, kind, *_ in columns}
-    definitions = [f'"{name}" {kind}' for name, kind in types.items()] + ([key] if key else [])
-    connection.execute(f"CREATE TABLE {table} ({', '.join(definitions)})")
-    connection.execute(f"INSERT INTO {table} SELECT * FROM {relation}", {"source": str(source)})
-
-
 def compare(database: Path, restored: Path, plan: Plan) -> int:
-    """Show for each table how many rows of two database files differ.
+    """Show for each table how many rows of the source and the restored database differ; return how many tables do.
 
-    Args:
-        database: The source.
-        restored: The restored database.
-        plan: The plan; only the source's rows in its range are compared.
-
-    Returns:
-        The number of tables that differ.
+    Only the source's rows in the plan's range are compared.
     """
     different = 0
     inside = f"WHERE time_hour >= '{plan.start_time}' AND time_hour < '{plan.end_time}'"
@@ -134,12 +125,7 @@ def make_instance() -> None:
 
 
 def _verify_in_dagster(configuration: Configuration, damaged: Path) -> None:
-    """Damage a file, and verify both plans by their jobs, once: the UI shows checks that passed, and one that failed.
-
-    Args:
-        configuration: The configuration.
-        damaged: The location of the plan `damaged`.
-    """
+    """Damage a file, and verify both plans by their jobs, once: the UI shows checks that pass, and one that fails."""
     with open_instance(Path(os.environ["DAGSTER_HOME"])) as instance:
         if instance.get_runs_count(dg.RunsFilter(job_name="damaged_verify")):
             return
@@ -170,8 +156,7 @@ def _verify(configuration: Configuration, plan: str, instance: dg.DagsterInstanc
 def main(root: Path = ROOT) -> int:
     """Make the database, export, tag, verify and restore it, compare both, and print the next steps.
 
-    Args:
-        root: A folder with `snapshots.yaml`; everything is created below its folder `demo`.
+    `root` has `snapshots.yaml`; everything is created below its folder `demo`.
     """
     demo = root / "demo"
     os.environ.setdefault("DAGSTER_HOME", str(demo / "dagster"))

@@ -52,11 +52,9 @@ def _folder_of(process: int) -> Path:
 
 @contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """Yield a new folder, and remove it at the end; those that killed processes left are removed first.
+    """Yield a new folder in `parent`, whose name begins with `name`, and remove it at the end.
 
-    Args:
-        parent: The folder that gets it.
-        name: What its name begins with.
+    Those that killed processes left are removed first.
 
     Raises:
         OSError: It cannot be created.
@@ -71,15 +69,18 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 
 def remove_left(parent: Path, name: str) -> None:
-    """Remove the folders of this user whose process was killed, on this machine since it was started.
+    """Remove this user's folders in `parent` whose process was killed, on this machine since it was started.
 
-    Args:
-        parent: The folder that has them.
-        name: What their names begin with.
+    Their names begin with `name`.
     """
-    for lock in parent.glob(f"{name}.*/{_lock_name()}"):
+    for path in parent.glob(f"{name}.*/{_lock_name()}"):
         with suppress(OSError):  # its process lives, or another one removes it too
-            _remove_unless_locked(lock)
+            owner = os.lstat(path.parent)
+            if owner.st_uid != os.geteuid() or not stat.S_ISDIR(owner.st_mode):
+                continue
+            with path.open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.parent)
 
 
 def _create(parent: Path, name: str) -> tuple[Path, IO[str]]:
@@ -90,15 +91,6 @@ def _create(parent: Path, name: str) -> tuple[Path, IO[str]]:
     fcntl.flock(lock, fcntl.LOCK_EX)
     made.rename(folder / _lock_name())  # others look at it only now, when it is locked
     return folder, lock
-
-
-def _remove_unless_locked(path: Path) -> None:
-    owner = os.lstat(path.parent)
-    if owner.st_uid != os.geteuid() or not stat.S_ISDIR(owner.st_mode):
-        return
-    with path.open("r+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(path.parent)
 
 
 def _lock_name() -> str:

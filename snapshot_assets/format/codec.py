@@ -102,12 +102,8 @@ def decode_document(kind: type, data: bytes, name: str) -> Any:
 
 def _codec_of(kind: Any) -> Codec:
     """Return the cached codec of a dataclass whose message has the same name."""
-    if kind not in _registered:
-        _registered[kind] = _of_dataclass(kind)
-    return _registered[kind]
-
-
-def _of_dataclass(kind: Any) -> Codec:
+    if kind in _registered:
+        return _registered[kind]
     message_type = getattr(pb, kind.__name__)
     hints = get_type_hints(kind)
     descriptors = message_type.DESCRIPTOR.fields_by_name
@@ -133,7 +129,8 @@ def _of_dataclass(kind: Any) -> Codec:
             values |= {name: from_micros(getattr(ends, name)) if ends.HasField(name) else None for name in _RANGE}
         return kind(**values)
 
-    return Codec(encode_fields, decode_fields)
+    _registered[kind] = Codec(encode_fields, decode_fields)
+    return _registered[kind]
 
 
 def _of_field(hint: Any, field: FieldDescriptor) -> Codec:
@@ -141,7 +138,13 @@ def _of_field(hint: Any, field: FieldDescriptor) -> Codec:
     if hint in _registered or is_dataclass(hint):
         return _codec_of(hint)
     if get_origin(hint) is tuple:
-        return _repeated(_of_field(get_args(hint)[0], field))
+        item = _of_field(get_args(hint)[0], field)
+        if item is _SAME:
+            return Codec(_same, tuple)
+        return Codec(
+            lambda values: [item.encode(value) for value in values],
+            lambda messages: tuple(map(item.decode, messages)),
+        )
     if get_origin(hint) is Mapping:
         return Codec(dict, dict)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
@@ -153,15 +156,6 @@ def _of_field(hint: Any, field: FieldDescriptor) -> Codec:
     if hint == timedelta | None:
         return _DURATION
     return _HEX if hint is str and field.type == FieldDescriptor.TYPE_BYTES else _SAME
-
-
-def _repeated(item: Codec) -> Codec:
-    if item is _SAME:
-        return Codec(_same, tuple)
-    return Codec(
-        lambda values: [item.encode(value) for value in values],
-        lambda messages: tuple(map(item.decode, messages)),
-    )
 
 
 def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> Codec:

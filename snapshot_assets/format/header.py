@@ -63,10 +63,6 @@ class FileFormat:
         changed = [name for name in csv_options if getattr(self, name) != getattr(FileFormat, name)]
         if self.name != "csv" and changed:
             raise PlanError(f"format is {self.name}, and only csv has {', '.join(changed)}. Omit what csv alone has")
-        self._check_separators()
-        return self
-
-    def _check_separators(self) -> None:
         for name in ("delimiter", "quote", "escape"):
             value = getattr(self, name)
             if len(value) != 1 or not value.isascii() or _NOT_A_SEPARATOR.match(value):
@@ -83,6 +79,7 @@ class FileFormat:
                 f"null is {self.null!r}; expected a text that is no value, such as '' or NULL: without digits, line"
                 " breaks, delimiter and quote, and none of NaN, Infinity, true and false"
             )
+        return self
 
     def text(self) -> str:
         """Return the text in a snapshot's header: the name, and behind `?` the options that are not the default."""

@@ -105,22 +105,51 @@ class CloudStore(RemoteStore[Client]):
 
     @contextmanager
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
-        """Stream an object; see `ObjectStore.open_writer`."""
-        upload = CloudUpload(self, path)
+        """Stream an object; see `ObjectStore.open_writer`.
+
+        It is written in parts, or at once if it has no more bytes than one part. The client repeats parts. Beginning is
+        repeated here. An end that failed is settled; see `RemoteStore.settle`.
+        """
+        uri, first, size = f"{self.uri}/{check_path(path)}", bytearray(), 0
+        uploads: list[WritableFile] = []  # one, once the first part is full
+
+        def write(data: bytes | memoryview) -> int:
+            nonlocal size
+            parts, size = size // PART_SIZE, size + len(data)
+            self.wait(size // PART_SIZE - parts)
+            if uploads:
+                with cloud_errors("write", uri):
+                    uploads[0].write(data)
+                return len(data)
+            first.extend(data)
+            if len(first) >= PART_SIZE:
+                self.meet(path)
+                uploads.append(self._start_upload(path, bytes(first)))
+                first.clear()
+            return len(data)
+
         try:
-            yield ObjectWriter(upload.write, nullcontext)
-            upload.close()
+            yield ObjectWriter(write, nullcontext)
+            if not uploads:
+                self.put(path, bytes(first))
+                return
+            try:
+                with cloud_errors("write", uri):
+                    uploads[0].close()
+            except StorageError as error:
+                self.settle(path, size, error)
         except BaseException as error:
             with suppress(BaseError, OSError):  # the first error is the one to report; unfinished parts are invisible
-                upload.abort(error)
+                for upload in uploads:
+                    upload.__exit__(type(error), error, error.__traceback__)  # given an error, it aborts
             raise
 
     @retried
-    def start_upload(self, path: str, data: bytes) -> WritableFile:
+    def _start_upload(self, path: str, data: bytes) -> WritableFile:
         """Begin a multipart upload with the bytes of its first part."""
         with cloud_errors("write", self._uri_of(path)):
             started = obstore.open_writer(
-                self._client(repeats=True), check_path(path), buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE
+                self._client(repeats=True), path, buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE
             )
             started.write(data)
         return started
@@ -169,56 +198,6 @@ class CloudStore(RemoteStore[Client]):
 
     def _connect(self, repeats: bool) -> Client:
         return connect(self._location, self._options, repeats)
-
-
-class CloudUpload:
-    """An object that is written in parts, or at once if it has no more bytes than one part.
-
-    The client repeats parts. Beginning is repeated here. An end that failed is settled; see `RemoteStore.settle`.
-    """
-
-    def __init__(self, store: CloudStore, path: str) -> None:
-        self._store = store
-        self._path = check_path(path)
-        self._first = bytearray()
-        self._upload: WritableFile | None = None
-        self._size = 0
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Append bytes; returns how many."""
-        parts = self._size // PART_SIZE
-        self._size += len(data)
-        self._store.wait(self._size // PART_SIZE - parts)
-        if self._upload is not None:
-            with cloud_errors("write", self._uri):
-                self._upload.write(data)
-            return len(data)
-        self._first += data
-        if len(self._first) >= PART_SIZE:
-            self._store.meet(self._path)
-            self._upload = self._store.start_upload(self._path, bytes(self._first))
-            self._first = bytearray()
-        return len(data)
-
-    def close(self) -> None:
-        """Publish the object."""
-        if self._upload is None:
-            self._store.put(self._path, bytes(self._first))
-            return
-        try:
-            with cloud_errors("write", self._uri):
-                self._upload.close()
-        except StorageError as error:
-            self._store.settle(self._path, self._size, error)
-
-    def abort(self, error: BaseException) -> None:
-        """Delete the parts."""
-        if self._upload is not None:
-            self._upload.__exit__(type(error), error, error.__traceback__)  # given an error, it aborts
-
-    @property
-    def _uri(self) -> str:
-        return f"{self._store.uri}/{self._path}"
 
 
 def _info(item: ObjectMeta) -> ObjectInfo:
@@ -305,17 +284,11 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
         )
     if number == 507 or code in _FULL:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
-    if isinstance(error, GenericError | AlreadyExistsError | OSError) and _may_pass(number, code, text):
+    passing = number in _PASSING or (number >= 500 and number != 501)
+    may_pass = passing and code not in _LASTING_CONFLICTS if number else _BROKEN_CONNECTION.search(text) is not None
+    if isinstance(error, GenericError | AlreadyExistsError | OSError) and may_pass:
         return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
-
-
-def _may_pass(number: int, code: str | None, text: str) -> bool:
-    if not number:
-        return _BROKEN_CONNECTION.search(text) is not None
-    if code in _LASTING_CONFLICTS:
-        return False
-    return number in _PASSING or (number >= 500 and number != 501)
 
 
 def _reason(text: str, status: str | None, code: str | None) -> str:

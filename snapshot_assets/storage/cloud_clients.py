@@ -26,12 +26,12 @@ from snapshot_assets.errors import StorageError, StoreDeniedError, StoreUnavaila
 from snapshot_assets.scratch_folders import process_folder
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.retry import FIRST_WAIT, LONGEST_WAIT, Patience
+from snapshot_assets.storage.retry import FIRST_WAIT, LONGEST_WAIT
 
 if TYPE_CHECKING:
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.session import Session
-    from obstore.store import ClientConfig, RetryConfig, S3Credential
+    from obstore.store import ClientConfig, S3Credential
 
 
 Client = S3Store | GCSStore | AzureStore
@@ -61,8 +61,19 @@ def connect(location: Location, options: StoreOptions, repeats: bool) -> Client:
     common: dict[str, Any] = {
         "prefix": location.prefix or None,
         "client_options": client_options,
-        "retry_config": _retries(options.patience) if repeats else {"max_retries": 0},
+        "retry_config": {"max_retries": 0},
     }
+    if repeats:
+        patience = options.patience
+        common["retry_config"] = {
+            "max_retries": _MANY if patience.retries is None else patience.retries,
+            "retry_timeout": timedelta(seconds=patience.limit),
+            "backoff": {
+                "init_backoff": timedelta(seconds=FIRST_WAIT),
+                "max_backoff": timedelta(seconds=LONGEST_WAIT),
+                "base": 2,
+            },
+        }
     try:
         match location.scheme:
             case "s3":
@@ -71,22 +82,13 @@ def connect(location: Location, options: StoreOptions, repeats: bool) -> Client:
                 with _gs(options) as settings:
                     return GCSStore(location.bucket, **settings, **common)
             case _:
-                return AzureStore(location.bucket, **_azblob(options), **common)
+                account = ("account_name", "account_key", "tenant_id", "client_id", "client_secret")
+                settings = {name: getattr(options, name) for name in account}
+                settings = _given(endpoint=options.endpoint, sas_key=options.sas_token, **settings)
+                return AzureStore(location.bucket, **settings, **common)
     except (BaseError, ValueError) as error:
         reason = str(error).split("\n", 1)[0]
         raise StorageError(f"The storage options do not fit {location.uri}: {reason[:300]}.") from None
-
-
-def _retries(patience: Patience) -> RetryConfig:
-    return {
-        "max_retries": _MANY if patience.retries is None else patience.retries,
-        "retry_timeout": timedelta(seconds=patience.limit),
-        "backoff": {
-            "init_backoff": timedelta(seconds=FIRST_WAIT),
-            "max_backoff": timedelta(seconds=LONGEST_WAIT),
-            "base": 2,
-        },
-    }
 
 
 def _s3(uri: str, options: StoreOptions) -> dict[str, Any]:
@@ -127,18 +129,6 @@ def _gs(options: StoreOptions) -> Iterator[dict[str, Any]]:
             yield {**settings, "application_credentials": file.name}
     else:
         yield {**settings, "service_account_key": account}
-
-
-def _azblob(options: StoreOptions) -> dict[str, Any]:
-    return _given(
-        endpoint=options.endpoint,
-        account_name=options.account_name,
-        account_key=options.account_key,
-        sas_key=options.sas_token,
-        tenant_id=options.tenant_id,
-        client_id=options.client_id,
-        client_secret=options.client_secret,
-    )
 
 
 def _given(**settings: str | None) -> dict[str, Any]:
@@ -189,6 +179,7 @@ def aws_credentials(uri: str, profile: str | None, ca_bundle: str | None = None)
 def _provider(uri: str, profile: str | None, ca_bundle: str | None) -> Provider:
     import boto3
     import botocore.session
+    from botocore.httpsession import get_cert_path
     from obstore.auth.boto3 import Boto3CredentialProvider
 
     named = f" of profile {profile!r}" if profile else ""
@@ -199,8 +190,11 @@ def _provider(uri: str, profile: str | None, ca_bundle: str | None) -> Provider:
             if session.get_config_variable(name) == 1:  # botocore's default: otherwise the user's
                 session.set_config_variable(name, value)
         if ca_bundle is not None:
-            # The clients that botocore makes for STS and SSO verify by it, too.
-            session.set_config_variable("ca_bundle", _authorities_file(ca_bundle))
+            # The clients that botocore makes for STS and SSO verify by it, too; it takes no certificates as text.
+            text = f"{Path(get_cert_path(True)).read_text(encoding='utf-8')}\n{ca_bundle}"
+            file = process_folder() / f"authorities-{hashlib.sha256(text.encode()).hexdigest()[:12]}.pem"
+            file.write_text(text, encoding="utf-8")
+            session.set_config_variable("ca_bundle", str(file))
         with_region = boto3.Session(botocore_session=session)
         if with_region.get_credentials() is None:
             if _metadata_fails(session):
@@ -220,16 +214,6 @@ def _provider(uri: str, profile: str | None, ca_bundle: str | None) -> Provider:
     provider = Renewed()
     provider()
     return provider
-
-
-def _authorities_file(ca_bundle: str) -> str:
-    """Return a file of this process with botocore's own authorities and others: it takes no certificates as text."""
-    from botocore.httpsession import get_cert_path
-
-    text = f"{Path(get_cert_path(True)).read_text(encoding='utf-8')}\n{ca_bundle}"
-    file = process_folder() / f"authorities-{hashlib.sha256(text.encode()).hexdigest()[:12]}.pem"
-    file.write_text(text, encoding="utf-8")
-    return str(file)
 
 
 @contextmanager

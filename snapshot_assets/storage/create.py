@@ -48,11 +48,8 @@ def holds(store: ObjectStore, path: str, data: bytes) -> bool:
     return store.head(path).size == len(data) and store.get(path) == data
 
 
-class SingleWriterStore:
-    """A store whose `create` looks for the object and then puts it, for a location with a single writer.
-
-    Two writers at once could both succeed. All other methods are the store's own.
-    """
+class StoreWrapper:
+    """A store of which a subclass changes some methods; all others are the wrapped store's own."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -61,6 +58,13 @@ class SingleWriterStore:
         if name == "_store":  # asked while it is unpickled
             raise AttributeError(name)
         return getattr(self._store, name)
+
+
+class SingleWriterStore(StoreWrapper):
+    """A store whose `create` looks for the object and then puts it, for a location with a single writer.
+
+    Two writers at once could both succeed.
+    """
 
     def create(self, path: str, data: bytes) -> None:
         """Write an object if none exists; see `ObjectStore.create`."""

@@ -16,7 +16,7 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -127,9 +127,21 @@ class LocalStore:
     @contextmanager
     def open_reader(self, path: str) -> Iterator[BinaryIO]:
         """Open an object for random access; see `ObjectStore.open_reader`."""
-        with storage_errors("read", self._uri_of(path)):
-            file = self._open_object(check_path(path))
-        with file:
+        uri = self._uri_of(path)
+        with storage_errors("read", uri):
+            *folders, name = check_path(path).split("/")
+            try:
+                folder = self._open_folder(folders)
+            except NotADirectoryError as error:
+                raise ObjectNotFoundError(f"There is no object {uri}.", uri=uri) from error
+            try:
+                descriptor = os.open(name, _READ, dir_fd=folder)
+            finally:
+                os.close(folder)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise NotAFileError(f"{uri} is not an ordinary file.", uri=uri)
+        with os.fdopen(descriptor, "rb", buffering=_BUFFER) as file:
             yield file
 
     def put(self, path: str, data: bytes) -> None:
@@ -142,11 +154,9 @@ class LocalStore:
         with self._published(path, "create") as writer:
             writer.write(data)
 
-    @contextmanager
-    def open_writer(self, path: str) -> Iterator[ObjectWriter]:
+    def open_writer(self, path: str) -> AbstractContextManager[ObjectWriter]:
         """Stream an object; see `ObjectStore.open_writer`."""
-        with self._published(path, "write") as writer:
-            yield writer
+        return self._published(path, "write")
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield all objects below `prefix`, sorted by path; see `ObjectStore.list`. Memory: one folder's entries."""
@@ -158,15 +168,14 @@ class LocalStore:
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
-        folder = folder_of(prefix)
-        names = sorted(name for name, info in self._entries(folder) if info is None)
-        return tuple(name for name in names if self._has_objects(_join(folder, name)))
-
-    def _has_objects(self, folder: str) -> bool:
-        try:
-            return next(self._walk(folder, temporaries=False), None) is not None
-        except StoreDeniedError:  # one folder that cannot be listed must not hide the others
-            return True
+        folder, names = folder_of(prefix), []
+        for name in sorted(name for name, info in self._entries(folder) if info is None):
+            try:
+                if next(self._walk(_join(folder, name), temporaries=False), None) is not None:
+                    names.append(name)
+            except StoreDeniedError:  # one folder that cannot be listed must not hide the others
+                names.append(name)
+        return tuple(names)
 
     def head(self, path: str) -> ObjectInfo:
         """Return an object's size and time; see `ObjectStore.head`."""
@@ -188,21 +197,6 @@ class LocalStore:
 
     def _uri_of(self, path: str) -> str:
         return f"{self.uri}/{quote(path, errors='replace')}"
-
-    def _open_object(self, path: str) -> BinaryIO:
-        *folders, name = path.split("/")
-        try:
-            folder = self._open_folder(folders)
-        except NotADirectoryError as error:
-            raise ObjectNotFoundError(f"There is no object {self._uri_of(path)}.", uri=self._uri_of(path)) from error
-        try:
-            descriptor = os.open(name, _READ, dir_fd=folder)
-        finally:
-            os.close(folder)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise NotAFileError(f"{self._uri_of(path)} is not an ordinary file.", uri=self._uri_of(path))
-        return os.fdopen(descriptor, "rb", buffering=_BUFFER)
 
     def _open_folder(self, segments: Sequence[str], *, create: bool = False) -> int:
         """Return a descriptor of a folder in the location; with `create`, one whose whole path is on disk."""

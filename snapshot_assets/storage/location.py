@@ -7,6 +7,7 @@ that may hold a password.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -91,43 +92,44 @@ def parse_location(text: str, *, local_engine: bool = True, allow_root: bool = F
     Raises:
         LocationUriError: The URI is invalid, or too close to a root; the message contains a valid form.
     """
-    match = _URI.fullmatch(text)
+    match, shown = _URI.fullmatch(text), _shown(text)
     if match is None:
-        raise LocationUriError(_not_a_uri(text))
+        if text.startswith("/"):
+            raise LocationUriError(f"{shown!r} is a bare path; write it as a URI: file://{shown}")
+        if text.lower().startswith("file:"):
+            raise LocationUriError(f"{shown!r} lacks the slashes of a file URI; write file:///absolute/path.")
+        raise LocationUriError(f"{shown!r} is not a URI with a scheme; write {_SHAPES}.")
     scheme, authority, path = match[1].lower(), match[2], match[3]
-    shown = _shown(text)
+    if right := _ALIASES.get(scheme):
+        holder = "container" if right == "azblob" else "bucket"
+        raise LocationUriError(
+            f"Scheme {scheme}:// is not used here; write {right}://{holder}/prefix for the same storage."
+        )
     if scheme not in SCHEMES:
-        raise LocationUriError(_unknown_scheme(scheme))
-    _check_characters(authority, path, scheme, shown)
-    bucket = _checked_authority(scheme, authority, shown)
+        raise LocationUriError(f"Unknown storage scheme {scheme}://; write {_SHAPES}.")
+    bucket = _bucket(scheme, authority, path, shown)
     if scheme == FILE and not local_engine:
         raise LocationUriError(
             f"{shown} names a folder of one machine, but Spark runs on several: the snapshot would be split across "
             "them. Write an object storage location such as s3://bucket/prefix, or set Spark's master to local."
         )
-    segments = tuple(_checked_segment(_decoded(raw, shown), shown) for raw in _raw_segments(path, shown))
-    _check_depth(scheme, segments, allow_root, shown)
+    segments = tuple(_checked_segment(raw, shown) for raw in _decoded(path, shown))
+    least = (1 if scheme == FILE else 0) if allow_root else (2 if scheme == FILE else 1)
+    if len(segments) < least and scheme == FILE:
+        raise LocationUriError(
+            f"{shown} is too close to the root of the file system; name a folder of its own at least two levels "
+            "deep, such as file:///data/snapshots."
+        )
+    if len(segments) < least:
+        raise LocationUriError(
+            f"{shown} is the root of a bucket; snapshots need a prefix of their own, such as "
+            f"{scheme}://bucket/snapshots."
+        )
     return Location(scheme, bucket, segments)
 
 
-def _not_a_uri(text: str) -> str:
-    shown = _shown(text)
-    if text.startswith("/"):
-        return f"{shown!r} is a bare path; write it as a URI: file://{shown}"
-    if text.lower().startswith("file:"):
-        return f"{shown!r} lacks the slashes of a file URI; write file:///absolute/path."
-    return f"{shown!r} is not a URI with a scheme; write {_SHAPES}."
-
-
-def _unknown_scheme(scheme: str) -> str:
-    if scheme in _ALIASES:
-        right = _ALIASES[scheme]
-        holder = "container" if right == "azblob" else "bucket"
-        return f"Scheme {scheme}:// is not used here; write {right}://{holder}/prefix for the same storage."
-    return f"Unknown storage scheme {scheme}://; write {_SHAPES}."
-
-
-def _check_characters(authority: str, path: str, scheme: str, shown: str) -> None:
+def _bucket(scheme: str, authority: str, path: str, shown: str) -> str:
+    """Return the bucket of a URI whose parts have no characters of queries, fragments, users and ports."""
     if "?" in authority + path:
         raise LocationUriError(
             f"{shown} has a query string; give only the path, and options such as endpoint or region in the "
@@ -140,9 +142,6 @@ def _check_characters(authority: str, path: str, scheme: str, shown: str) -> Non
             f"The {scheme}:// location has a user, password or port before its path; write only the bucket there, and "
             "give credentials and endpoint in the configuration or the environment."
         )
-
-
-def _checked_authority(scheme: str, authority: str, shown: str) -> str:
     if scheme == FILE:
         if authority not in ("", "localhost"):
             raise LocationUriError(f"{shown} names a host, but a file location is on this machine; write file:///path.")
@@ -157,22 +156,22 @@ def _checked_authority(scheme: str, authority: str, shown: str) -> str:
     return authority
 
 
-def _raw_segments(path: str, shown: str) -> list[str]:
+def _decoded(path: str, shown: str) -> Iterator[str]:
+    """Yield the segments of a URI's path."""
     segments = path.split("/")[1:]
     if segments and not segments[-1]:
         segments.pop()
     if "" in segments:
         raise LocationUriError(f"{shown} has an empty segment (two slashes in a row); write one slash.")
-    return segments
-
-
-def _decoded(raw: str, shown: str) -> str:
-    if _LONE_PERCENT.search(raw):
-        raise LocationUriError(f"{shown} has a % that is not followed by two hex digits; write %25 for a percent sign.")
-    try:
-        return unquote_to_bytes(raw).decode("utf-8")
-    except UnicodeError as error:
-        raise LocationUriError(f"{shown} does not decode to UTF-8; write the name in UTF-8.") from error
+    for raw in segments:
+        if _LONE_PERCENT.search(raw):
+            raise LocationUriError(
+                f"{shown} has a % that is not followed by two hex digits; write %25 for a percent sign."
+            )
+        try:
+            yield unquote_to_bytes(raw).decode("utf-8")
+        except UnicodeError as error:
+            raise LocationUriError(f"{shown} does not decode to UTF-8; write the name in UTF-8.") from error
 
 
 def _checked_segment(segment: str, shown: str) -> str:
@@ -189,20 +188,6 @@ def _checked_segment(segment: str, shown: str) -> str:
     except UnicodeEncodeError as error:
         raise LocationUriError("A segment of the location is not valid Unicode; write the name in UTF-8.") from error
     return segment
-
-
-def _check_depth(scheme: str, segments: tuple[str, ...], allow_root: bool, shown: str) -> None:
-    least = (1 if scheme == FILE else 0) if allow_root else (2 if scheme == FILE else 1)
-    if len(segments) >= least:
-        return
-    if scheme == FILE:
-        raise LocationUriError(
-            f"{shown} is too close to the root of the file system; name a folder of its own at least two levels "
-            "deep, such as file:///data/snapshots."
-        )
-    raise LocationUriError(
-        f"{shown} is the root of a bucket; snapshots need a prefix of their own, such as {scheme}://bucket/snapshots."
-    )
 
 
 def _shown(text: str) -> str:

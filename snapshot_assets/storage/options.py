@@ -119,7 +119,11 @@ class StoreOptions:
             for name, keys in _VARIABLES.get(scheme, {}).items()
         }
         if scheme == "gs" and not found["service_account"]:
-            found["service_account"] = _gcloud_credentials(environment)
+            # `gcloud auth application-default login` writes this file.
+            home = environment.get("HOME")
+            folder = environment.get("CLOUDSDK_CONFIG") or (f"{home}/.config/gcloud" if home else None)
+            file = Path(folder, "application_default_credentials.json") if folder else None
+            found["service_account"] = str(file.absolute()) if file is not None and file.exists() else None
         credentials = CREDENTIALS[scheme]
         if any(getattr(self, name) is not None for name in credentials):
             found = {name: value for name, value in found.items() if name not in credentials}
@@ -144,14 +148,6 @@ class StoreOptions:
             if option.name not in used and getattr(self, option.name) != option.default:
                 others = f"; use {', '.join(used)}" if used else ""
                 raise PlanError(f"Storage option {option.name} has no effect on {scheme}:// locations{others}.")
-
-
-def _gcloud_credentials(environment: Mapping[str, str]) -> str | None:
-    """Return the file that `gcloud auth application-default login` writes; None if there is none."""
-    home = environment.get("HOME")
-    folder = environment.get("CLOUDSDK_CONFIG") or (f"{home}/.config/gcloud" if home else None)
-    file = Path(folder, "application_default_credentials.json") if folder else None
-    return str(file.absolute()) if file is not None and file.exists() else None
 
 
 def _content(text: str, what: str) -> str:

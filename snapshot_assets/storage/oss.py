@@ -172,17 +172,14 @@ class OpendalStore(RemoteStore["Operator"]):
         bounded = operator.layer(TimeoutLayer(timeout=120.0, io_timeout=30.0))
         if not repeats:
             return bounded
-        times = _repetitions(self.patience)
+        # OpenDAL has no limit of time: it repeats a part of an upload as often as its waits fit in that.
+        times, wait, waited = 0, FIRST_WAIT, FIRST_WAIT
+        while waited <= self.patience.limit:
+            times, wait = times + 1, min(2 * wait, LONGEST_WAIT)
+            waited += wait
+        if self.patience.retries is not None:
+            times = min(times, self.patience.retries)
         return bounded.layer(RetryLayer(max_times=times, jitter=True, min_delay=FIRST_WAIT, max_delay=LONGEST_WAIT))
-
-
-def _repetitions(patience: Patience) -> int:
-    """Return how often OpenDAL repeats a part of an upload: as often as its waits fit in the limit, which it lacks."""
-    times, wait, waited = 0, FIRST_WAIT, FIRST_WAIT
-    while waited <= patience.limit:
-        times, wait = times + 1, min(2 * wait, LONGEST_WAIT)
-        waited += wait
-    return times if patience.retries is None else min(times, patience.retries)
 
 
 def _info(path: str, metadata: Metadata) -> ObjectInfo:

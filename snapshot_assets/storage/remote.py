@@ -43,14 +43,6 @@ BLOCK = 4 * 1024 * 1024
 IN_FLIGHT = 4
 
 
-def buffered(get_range: Callable[[int, int], bytes], size: int) -> io.BufferedReader:
-    """Return an object as a file of bytes, which must be closed.
-
-    `get_range` returns a number of bytes from a position; they lie inside the object.
-    """
-    return io.BufferedReader(_ReadAhead(get_range, size), BLOCK)
-
-
 class _ReadAhead(io.RawIOBase):
     """Reads in aligned blocks. While they follow each other, `IN_FLIGHT` of them are requested at once."""
 
@@ -202,8 +194,8 @@ class RemoteStore(ObjectStore, Generic[_Client]):
     @contextmanager
     def open_reader(self, path: str) -> Iterator[BinaryIO]:
         """Open an object for random access; see `ObjectStore.open_reader`."""
-        size = self.head(path).size
-        with buffered(lambda start, length: self._read(path, start, length), size) as reader:
+        blocks = _ReadAhead(lambda start, length: self._read(path, start, length), self.head(path).size)
+        with io.BufferedReader(blocks, BLOCK) as reader:
             yield reader
 
     def settle(self, path: str, size: int, error: StorageError) -> None:

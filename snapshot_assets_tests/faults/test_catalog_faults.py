@@ -7,6 +7,7 @@ the operation is repeated, as by the next process, and gives the state after.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ class Struck:
         allowed = (self.after,) if ended else (self.before, self.after, *self.operation.between)
         assert found in allowed, f"{what}: {found}"
         if ended or not self.operation.between:
-            self._check_whole(store.inner, what)
+            self._check_whole(store.inner, found, what)
         self.operation.run(store.inner)
         self._check_done(store.inner, what)
 
@@ -72,27 +73,29 @@ class Struck:
         found = facts(store)
         assert found == self.after, f"{what}, repeated: {found}"
         assert self.operation.done(store), f"{what}: repeated, and not done"
-        self._check_whole(store, what)
+        self._check_whole(store, found, what)
 
     @staticmethod
-    def _check_whole(store: ObjectStore, what: str) -> None:
-        if facts(store) not in (None, DAMAGED):
+    def _check_whole(store: ObjectStore, found: object, what: str) -> None:
+        if found not in (None, DAMAGED):
             damage = [fault for fault in verify(store).faults if fault.is_damage]
             assert not damage, f"{what}: {damage}"
 
     def cases(self) -> list[tuple[str, int]]:
-        """The first and the last call of each kind, with every kind of fault that differs there."""
-        return [(kind, at) for at in self._ends() for kind in KINDS if _answers(self.trace[at - 1], kind)]
+        """The first and the last call of each kind, with every kind of fault that differs there.
 
-    def _ends(self) -> list[int]:
-        return sorted({at for numbers in by_kind(self.trace).values() for at in (numbers[0], numbers[-1])})
-
-
-def _answers(call: str, kind: str) -> bool:
-    """Return whether a fault of this kind differs from others: a read can only fail, and only a create can exist."""
-    if not call.startswith(CHANGES):
-        return kind == "fail-before"
-    return kind != "exists-after" or call.startswith("create")
+        A read can only fail, and only a create can exist. What is lost after a change is lost before the next one.
+        """
+        ends = sorted({at for numbers in by_kind(self.trace).values() for at in (numbers[0], numbers[-1])})
+        changes = [at for at, call in enumerate(self.trace, 1) if call.startswith(CHANGES)]
+        also_before = {at for at, after in pairwise(changes) if after in ends}
+        cases = [(kind, at) for at in ends for kind in KINDS if at in changes or kind == "fail-before"]
+        return [
+            (kind, at)
+            for kind, at in cases
+            if (kind != "exists-after" or self.trace[at - 1].startswith("create"))
+            and (kind != "drop-after" or at not in also_before)
+        ]
 
 
 @pytest.fixture(params=OPERATIONS)

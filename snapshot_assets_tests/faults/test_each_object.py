@@ -56,11 +56,12 @@ def rows_of(store: ObjectStore, state: State, without: str = "") -> Rows:
 
 @dataclass
 class Rich:
-    """The location, its objects, and what its sealed revisions hold."""
+    """The location, its objects, and what its sealed revisions hold: `needed` has what a read of each file needs."""
 
     store: ObjectStore
     objects: dict[str, bytes]
     rows: dict[int, Rows]
+    needed: dict[int, dict[str, set[str]]]
     tags: dict[str, int]
 
     @contextmanager
@@ -131,9 +132,17 @@ def rich(scratch: Path) -> Rich:
     state = writer.catalog.state
     assert state.sealed
     assert verify(store).faults == []
-    rows = {known.revision: rows_of(store, state.at(known.revision)) for known in state.seals}
+    then = {known.revision: state.at(known.revision) for known in state.seals}
+    rows = {revision: rows_of(store, each) for revision, each in then.items()}
+    needed = {
+        revision: {
+            known.file.path: {known.file.path, *(ref.path for ref in each.schemas[known.file.schema_id].files)}
+            for known in each.live_files()
+        }
+        for revision, each in then.items()
+    }
     tags = {name: known.pin.revision for name, known in state.tags.items()}
-    return Rich(store, {info.path: store.get(info.path) for info in store.list()}, rows, tags)
+    return Rich(store, {info.path: store.get(info.path) for info in store.list()}, rows, needed, tags)
 
 
 def _delete(store: ObjectStore, path: str) -> None:
@@ -165,16 +174,10 @@ def _check(rich: Rich, path: str, damage: Damage) -> None:
     for revision, rows in rich.rows.items():
         if revision < struck or struck <= rich.checkpoints[-1]:
             assert rows_of(rich.store, read_state(rich.store, through=revision), path) == {
-                name: each for name, each in rows.items() if _is_read(rich, revision, name, path)
+                name: each for name, each in rows.items() if path not in rich.needed[revision][name]
             }, f"{what}: revision {revision}"
     if struck:
         _check_rebuilt(rich, what)
-
-
-def _is_read(rich: Rich, revision: int, file: str, without: str) -> bool:
-    state = read_state(rich.store, through=revision)
-    [schema] = {state.schemas[known.file.schema_id] for known in state.live_files() if known.file.path == file}
-    return without != file and without not in {ref.path for ref in schema.files}
 
 
 def _check_rebuilt(rich: Rich, what: str) -> None:

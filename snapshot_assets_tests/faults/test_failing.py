@@ -7,6 +7,9 @@ from snapshot_assets_tests.faults.source import location
 
 pytestmark = pytest.mark.slow
 
+COMMIT = "create transactions/revision.txn"
+WRITTEN_AGAIN = ("create receipt", "close file", "open file", "write file")
+
 
 def fail(driver, scenario, folder, kind, at):
     """Let one call fail; the location must be readable after it, and the next run must complete it."""
@@ -35,10 +38,11 @@ def has_log(folder):
     ],
 )
 def test_a_change_of_every_kind_that_fails_damages_nothing(driver, request, scratch, name, kind):
-    """Only a create may find its own object."""
+    """Only a create may find its own object. What a first export repeats has tests of its own."""
     scenario = request.getfixturevalue(name)
     for at in scenario.sample("create " if kind == "exists-after" else CHANGES):
-        fail(driver, scenario, scratch / "failed", kind, at)
+        if name != "fresh" or kind == "throttle" or scenario.trace[at - 1] not in (COMMIT, *WRITTEN_AGAIN):
+            fail(driver, scenario, scratch / "failed", kind, at)
 
 
 @pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
@@ -59,7 +63,7 @@ def test_the_first_and_the_last_read_of_every_kind_that_fail_damage_nothing(driv
 def test_a_lost_reply_to_a_commit_is_settled_and_the_run_goes_on(driver, fresh, scratch, kind):
     """Reading back finds the own transaction: no second revision, no failure."""
     folder = scratch / "settled"
-    for at in by_kind(fresh.trace)["create transactions/revision.txn"][::3]:
+    for at in by_kind(fresh.trace)[COMMIT][::3]:
         result = driver.export(fresh.source, fresh.place(folder), fault={"kind": kind, "at": at})
         assert result.get("sealed") == len(list(folder.glob("transactions/*.txn"))), result.get("message")
         driver.assert_whole(fresh.source, location(folder))
@@ -68,7 +72,7 @@ def test_a_lost_reply_to_a_commit_is_settled_and_the_run_goes_on(driver, fresh, 
 @pytest.mark.parametrize("kind", ["fail-after", "fail-before", "exists-after"])
 def test_a_receipt_or_file_that_failed_once_is_written_again_within_the_run(driver, fresh, scratch, kind):
     folder = scratch / "again"
-    for call in ("create receipt", "close file", "open file", "write file"):
+    for call in WRITTEN_AGAIN if kind != "exists-after" else WRITTEN_AGAIN[:1]:  # of others, that is `fail-after`
         fault = {"kind": kind, "at": fresh.trace.index(call) + 1}
         result = driver.export(fresh.source, fresh.place(folder), fault=fault)
         assert "sealed" in result, f"{call}: {result.get('message')}"

@@ -170,16 +170,12 @@ def heads_of(struck: Meanwhile, source: ObjectStore, world: World, heads: list[i
     return heads
 
 
-def test_a_promotion_before_any_call_of_a_replication_wins(world: World) -> None:
-    calls = world.calls()
-    kinds = dict.fromkeys(calls)
-    first = {call: calls.index(call) + 1 for call in kinds}
-    assert [strike(world, at, call) for call, at in first.items()].count(True) >= len(first) // 2
-
-
 @pytest.mark.timeout(1800)
 def test_a_promotion_before_each_call_of_a_replication_wins(world: World) -> None:
-    assert [strike(world, at, call) for at, call in enumerate(world.calls(), 1)].count(True)
+    calls = world.calls()
+    promoted = [strike(world, at, call) for at, call in enumerate(calls, 1)]
+    firsts = [calls.index(call) for call in dict.fromkeys(calls)]
+    assert sum(promoted[first] for first in firsts) >= len(firsts) // 2
 
 
 @pytest.mark.parametrize("kind", ["drop-before", "drop-after", "fail-before", "fail-after"])
@@ -189,7 +185,7 @@ def test_a_killed_promotion_is_finished_by_the_next_one(world: World, kind: str)
     counted = FaultyStore(replica)
     promote(counted)
     writes = [at for at, call in enumerate(counted.trace, 1) if call.startswith(("create", "put", "delete"))]
-    for at in writes:
+    for at in writes if kind != "drop-after" else writes[-1:]:  # after another write is before the next one
         source, replica = world.fresh()
         with suppress(Dropped, SnapshotError):  # unless the call was not needed, or its reply
             promote(FaultyStore(replica, Fault(kind, at)))

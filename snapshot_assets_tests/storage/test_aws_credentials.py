@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import ssl
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import StoreOptions, open_store
 from snapshot_assets_tests.servers.certificates import certificates
+from snapshot_assets_tests.servers.http import Handler, serving
 from snapshot_assets_tests.servers.s3 import S3Server
 
 ROLE = "/latest/meta-data/iam/security-credentials/"
@@ -51,43 +50,30 @@ def metadata(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     options = s3_server.options
     service = Metadata({"AccessKeyId": str(options.access_key_id), "SecretAccessKey": str(options.secret_access_key)})
 
-    class Handler(BaseHTTPRequestHandler):
+    class Giving(Handler):
         def do_GET(self) -> None:
             if service.given >= service.healthy and service.failing > 0:
                 service.failing -= 1
-                self.answer(service.status, "")
+                self.answer(service.status)
             elif self.path == ROLE:
-                self.answer(200, "role")
+                self.answer(200, b"role")
             else:
                 service.given += 1
                 soon = datetime.now(UTC) + timedelta(minutes=2)  # so that botocore renews them at each request
                 document = {"Code": "Success", "Token": "", "Expiration": f"{soon:%Y-%m-%dT%H:%M:%SZ}"}
-                self.answer(200, json.dumps(document | service.keys))
+                self.answer(200, json.dumps(document | service.keys).encode())
 
         def do_PUT(self) -> None:
-            self.answer(404, "")  # of the first version: without session tokens
-
-        def answer(self, status: int, body: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+            self.answer(404)  # of the first version: without session tokens
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        service.url = f"http://127.0.0.1:{running.server_port}"
+    with serving(Giving) as port:
+        service.url = f"http://127.0.0.1:{port}"
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", service.url)
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
         yield service
-        running.shutdown()
-        thread.join()
 
 
 def opened(server: S3Server, uri: str, retries: int | None = None) -> ObjectStore:
@@ -186,26 +172,15 @@ def sts(folder: Path, options: StoreOptions) -> Iterator[str]:
         f"{elements}{end}</Credentials></AssumeRoleResult></AssumeRoleResponse>"
     ).encode()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Assuming(Handler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+            self.answer(200, body)
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "leaf.pem", folder / "leaf.key")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.socket = context.wrap_socket(running.socket, server_side=True)
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"https://localhost:{running.server_port}"
-        running.shutdown()
-        thread.join()
+    with serving(Assuming, context) as port:
+        yield f"https://localhost:{port}"
 
 
 def test_the_stores_of_a_process_share_a_look_up(metadata: Metadata, s3_server: S3Server, s3_location: str) -> None:

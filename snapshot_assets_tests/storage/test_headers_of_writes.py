@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import StoreOptions, open_store
+from snapshot_assets_tests.servers.http import Handler, serving
 
 PAYER, ENCRYPTION = "x-amz-request-payer", "x-amz-server-side-encryption"
 KEY = f"{ENCRYPTION}-aws-kms-key-id"
@@ -37,33 +36,20 @@ class Bucket:
 def bucket() -> Iterator[Bucket]:
     made = Bucket()
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
+    class Taking(Handler):
+        def take(self) -> None:
             path, _, query = self.path.removeprefix("/bucket").removeprefix("/x").removeprefix("/").partition("?")
             first = re.match(r"uploads|uploadId|partNumber|list-type", query)
             kind = f"{self.command} {path}{'?' + first[0] if first else ''}"
             made.headers[kind] = {name.lower(): value for name, value in self.headers.items()}
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             body = b"x" if self.command == "GET" and not first else _ANSWERS.get(first[0] if first else "", b"")
-            self.send_response(200)
-            for name, value in {"ETag": '"e"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, body, {"ETag": '"e"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"})
 
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = take
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        made.port = running.server_port
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Taking) as made.port:
         yield made
-        running.shutdown()
-        thread.join()
 
 
 _ANSWERS = {

@@ -8,12 +8,10 @@ import shutil
 import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +24,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import VARIABLES, StoreOptions, open_store
 from snapshot_assets.storage.oss import OpendalStore
 from snapshot_assets_tests.servers.certificates import certificates
+from snapshot_assets_tests.servers.http import Handler, serving
 
 GOOGLE = '{{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": "", "gcs_base_url": "{}"}}'
 
@@ -42,25 +41,13 @@ class Seen:
 def server(context: ssl.SSLContext | None = None) -> Iterator[Seen]:
     seen = Seen()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Refusing(Handler):
         def do_HEAD(self) -> None:
             seen.requests.append({"path": self.path, **{name.lower(): value for name, value in self.headers.items()}})
-            self.send_response(503)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(503)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        if context is not None:
-            running.socket = context.wrap_socket(running.socket, server_side=True)
-        seen.port = running.server_port
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Refusing, context) as seen.port:
         yield seen
-        running.shutdown()
-        thread.join()
 
 
 def requests(seen: Seen, scheme: str, options: StoreOptions) -> list[dict[str, str]]:
@@ -193,12 +180,6 @@ def test_an_option_is_refused_where_it_has_no_effect(name: str) -> None:
         else:
             with pytest.raises(PlanError, match="has no effect on"):
                 StoreOptions(**given).check(scheme)
-
-
-def test_the_requester_pays() -> None:
-    with server() as seen:
-        [request] = requests(seen, "s3", replace(base("s3", seen.port), request_payer=True))
-    assert request["x-amz-request-payer"] == "requester"
 
 
 def test_a_shared_access_signature_is_sent() -> None:

@@ -20,7 +20,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.storage import retry
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.cloud import CloudStore
-from snapshot_assets.storage.create import SingleWriterStore, create_own, probe
+from snapshot_assets.storage.create import create_own, probe
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.servers.proxy import Fault, Proxy, proxy_of
@@ -59,11 +59,8 @@ CALLS: dict[str, tuple[str, Callable[[ObjectStore], object]]] = {
     "folders": (r"GET .*\?.*list-type", lambda store: store.folders()),
     "put": ("PUT .*/new", lambda store: store.put("new", b"bytes")),
     "create": ("PUT .*/new", lambda store: store.create("new", b"bytes")),
-    "create_own": ("PUT .*/new", lambda store: create_own(store, "new", b"bytes")),
-    "single writer": ("PUT .*/new", lambda store: SingleWriterStore(store).create("new", b"bytes")),
     "delete": ("DELETE .*/there", lambda store: store.delete("there")),
     "probe": ("PUT .*/probe-", lambda store: probe(store).conditional_create),
-    "probe's deletion": ("DELETE .*/probe-", lambda store: probe(store).conditional_create),
 }
 
 

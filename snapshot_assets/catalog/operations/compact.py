@@ -15,7 +15,6 @@ from snapshot_assets.catalog.manifest import checksum_of, consistency_of
 from snapshot_assets.catalog.receipt_selection import compacted_tables
 from snapshot_assets.catalog.receipts import Receipt, check_age, parse_receipt, stands_for
 from snapshot_assets.catalog.rules import check_unchanged
-from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import REPAIRED
 from snapshot_assets.errors import ChecksumMismatchError, ConflictError
@@ -60,7 +59,17 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
     def prepare(state: State) -> Sequence[act.Action]:
         header = check_unchanged(state, token)
         live = state.files.chunk(compacted.id)
-        _check_live(compacted, live)
+        tables = compacted.tables
+        actual = {path for path, each in live.items() if TableName(each.file.schema, each.file.table) in tables}
+        expected = compacted.removed | compacted.kept
+        if changed := sorted(actual ^ expected):
+            raise ConflictError(
+                f"Chunk {compacted.id} was changed by another writer while it was being compacted: {changed[0]} is "
+                f"{'no longer' if changed[0] in expected else 'now'} part of it. Its compaction was abandoned; "
+                "garbage collection removes what it wrote. Run again.",
+                chunk=compacted.id,
+                changed=changed,
+            )
         check_age(header, compacted.id, compacted.opened_at, clock())
         others = [known.file for path, known in live.items() if path not in compacted.removed]
         files, before = [*others, *compacted.files], state.chunks[compacted.id]
@@ -76,7 +85,18 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
         )
         removals = [act.RemoveFile(path) for path in sorted(compacted.removed)]
         actions: list[act.Action] = [*removals, chunk, *(act.AddFile(file) for file in compacted.files)]
-        return [*actions, *_own_seal(state, actions)]
+        if not state.sealed or state.newest_seal is None:
+            return actions
+        # All files are verified: the last seal verified those that stay, and the writer hashed the new ones.
+        after, newest = state.after(actions), state.newest_seal
+        sealed = replace(
+            newest.seal,
+            verified_revision=after.revision,
+            checksum=checksum_of(after),
+            consistency=consistency_of(after),
+            exported_at=newest.exported_at,
+        )
+        return [*actions, sealed]
 
     return prepare
 
@@ -84,38 +104,6 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
 def _is_needed(older: Receipt | None, tables: frozenset[TableName]) -> bool:
     """Return whether an older receipt still holds the latest entry for some table, or the chunk's plan."""
     return older is None or older.compaction is None or not compacted_tables(older) <= tables
-
-
-def _check_live(compacted: CompactedChunk, live: Mapping[str, FileState]) -> None:
-    actual = {path for path, each in live.items() if TableName(each.file.schema, each.file.table) in compacted.tables}
-    expected = compacted.removed | compacted.kept
-    if actual != expected:
-        changed = sorted(actual ^ expected)
-        raise ConflictError(
-            f"Chunk {compacted.id} was changed by another writer while it was being compacted: {changed[0]} is "
-            f"{'no longer' if changed[0] in expected else 'now'} part of it. Its compaction was abandoned; "
-            "garbage collection removes what it wrote. Run again.",
-            chunk=compacted.id,
-            changed=changed,
-        )
-
-
-def _own_seal(state: State, actions: Sequence[act.Action]) -> Sequence[act.Seal]:
-    """Return the seal for a sealed state after the actions; nothing for an unsealed state.
-
-    All files are verified: the last seal verified those that stay, and the writer hashed the new ones.
-    """
-    if not state.sealed or state.newest_seal is None:
-        return []
-    after = state.after(actions)
-    sealed = replace(
-        state.newest_seal.seal,
-        verified_revision=after.revision,
-        checksum=checksum_of(after),
-        consistency=consistency_of(after),
-        exported_at=state.newest_seal.exported_at,
-    )
-    return [sealed]
 
 
 def receipts_of(store: ObjectStore, chunk: act.Chunk) -> dict[str, Receipt]:

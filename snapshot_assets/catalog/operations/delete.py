@@ -207,11 +207,9 @@ def delete_snapshot(
     objects = Listed(store)
     objects.missing(_named(store, state))  # makes the listing include them
     gone, shown = set[str](), set(objects)
-    for kept in (TRANSACTIONS, ()):  # the log goes when nothing else is listed
-        while ours := sorted(
-            filter(in_layout, (path for path in shown - gone if not path.startswith(kept))), key=_order
-        ):
-            for path in ours:
+    for kept in (TRANSACTIONS, ()):  # the log goes when nothing else is listed, its head last
+        while ours := [path for path in shown - gone if not path.startswith(kept) and in_layout(path)]:
+            for path in sorted(ours, key=lambda path: (path.startswith(TRANSACTIONS), revision_of(path) or 0, path)):
                 store.delete(path)
                 progress(path)
             gone.update(ours)
@@ -226,8 +224,3 @@ def _named(store: ObjectStore, state: State) -> set[str]:
     revisions = (1, *range(log.start + 1, state.revision + 1))
     in_log = {*map(transaction_path, revisions), *map(checkpoint_path, log.checkpoints)}
     return {MANIFEST, CHECKSUMS, *load_manifests_of(state, store.uri), *state.files.paths(), *named, *in_log}
-
-
-def _order(path: str) -> tuple[bool, int, str]:
-    """Sort the log after everything else, oldest revision first, so that its head is deleted last."""
-    return path.startswith(TRANSACTIONS), revision_of(path) or 0, path

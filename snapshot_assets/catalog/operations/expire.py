@@ -99,8 +99,9 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
     if plan.tags or plan.expired:
         refuse_faults(scan_log(catalog.store), "nothing expired")
     tags, _ = _commit(catalog, delete)
-    for name in tags.deleted_tags:
-        catalog.store.delete(tags.before.tags[name].pin.object.path)
+    for action in tags.actions:
+        if isinstance(action, act.TagDeleted):
+            catalog.store.delete(tags.before.tags[action.name].pin.object.path)
     revisions, revision = _commit(catalog, expire)
     return _plan(tags, revisions, catalog.now(), revision)
 
@@ -117,10 +118,6 @@ class _Step:
     def of(cls, state: State, decide: Prepare) -> _Step:
         actions = decide(state) or ()
         return cls(state.after(()), state.after(actions), actions)
-
-    @property
-    def deleted_tags(self) -> tuple[str, ...]:
-        return tuple(action.name for action in self.actions if isinstance(action, act.TagDeleted))
 
 
 def _commit(catalog: Catalog, decide: Prepare) -> tuple[_Step, int | None]:
@@ -142,14 +139,15 @@ def _plan(tags: _Step, revisions: _Step, now: datetime, revision: int | None) ->
     for known in revisions.after.pins:
         if known.pin.revision in expired:
             pinned[known.pin.revision].append(str(known.pin))
+    deleted = tuple(action.name for action in tags.actions if isinstance(action, act.TagDeleted))
     return ExpiryPlan(
         expired=tuple(sorted(expired)),
         pinned={each: tuple(pins) for each, pins in sorted(pinned.items())},
         kept=len(revisions.after.readable()),
-        tags=tags.deleted_tags,
-        surplus=tuple(name for name in tags.deleted_tags if not tags.before.tags[name].outlived(now)),
+        tags=deleted,
+        surplus=tuple(name for name in deleted if not tags.before.tags[name].outlived(now)),
         released=(
-            *(released_objects(tags.before, tags.after, TAG_DELETED) if tags.deleted_tags else ()),
+            *(released_objects(tags.before, tags.after, TAG_DELETED) if deleted else ()),
             *(released_objects(revisions.before, revisions.after, EXPIRED) if expired else ()),
         ),
         revision=revision,

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from itertools import filterfalse
+from datetime import datetime, timedelta
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
@@ -44,10 +42,6 @@ from snapshot_assets.format.layout import (
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.create import probe
-
-if TYPE_CHECKING:
-    from snapshot_assets.catalog.state.file_columns import Removal
-
 
 _PATH = re.compile(rb'"path": "((?:data|schema)/[^"]+)"')
 
@@ -86,8 +80,26 @@ class PinnedPaths:
         """Read the pins that were not read before."""
         for pin in pins:
             if pin.pin.object not in self.objects:
-                self.paths.update(_named_by_pin(store, pin))
-                self.objects.add(pin.pin.object)
+                self._read(store, pin)
+
+    def _read(self, store: ObjectStore, known: PinState) -> None:
+        """Add the path of a pin's object, and the paths that it names.
+
+        The object's checksum proves the manifest, which may name a million files. So it is not parsed: a regular
+        expression takes the paths, in which JSON escapes no character.
+        """
+        pin = known.pin
+        content = read_object(store, pin.object, True)
+        if isinstance(content, Fault):
+            raise DamageError(
+                f"The object of {pin} at {store.uri}, which pins files, cannot be read: {content.message} Nothing was "
+                "deleted. `snapshots catalog repair` writes it again from the log; or delete the "
+                f"{'tag' if isinstance(pin, TagCreated) else 'savepoint'}.",
+                object=pin.object.path,
+            )
+        self.paths.add(pin.object.path)
+        self.paths.update(match[1].decode() for match in _PATH.finditer(content))
+        self.objects.add(pin.object)
 
 
 @dataclass(frozen=True)
@@ -107,11 +119,8 @@ class GarbageScan:
         Counts in whole seconds, as some stores' clocks do: by the log's milliseconds, what expired in the second of
         such a time would be younger than it.
         """
-
-        def is_old(garbage: Garbage) -> bool:
-            return garbage.since.replace(microsecond=0) <= before
-
-        return tuple(filter(is_old, self.garbage)), tuple(filterfalse(is_old, self.garbage))
+        old = tuple(each for each in self.garbage if each.since.replace(microsecond=0) <= before)
+        return old, tuple(each for each in self.garbage if each.since.replace(microsecond=0) > before)
 
 
 def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> GarbageScan:
@@ -151,32 +160,35 @@ def scan_state(
     for receipt, ref in adoptable_receipts(store, state, state.missing(), (info.path for info in objects)):
         check_receipt(store, state, receipt)
         needed |= {ref.path, *(file.path for file in receipt.files)}
-    expired = _of_expired(state, unreferenced)
+    expired = set[str]()  # the files that would be needed if no revision had expired or lost its last pin
+    if state.expired:
+        retained = sorted(state.expired.union(state.retained()))
+        expired = unreferenced.keys() - state.files.unreferenced(retained).keys()
     schemas, schemas_of_expired = unreferenced_schemas(state, expiries)
     unreferenced |= schemas
     expired |= schemas_of_expired
-    # The log does not record what expired before this time.
-    earliest = max(_rebuild_time(state, clock), state.expiries_dropped_until)
+    # The log does not record what expired before this time, and what a rebuild left out may have been needed until it.
+    earliest = state.expiries_dropped_until
+    if rebuilt := state.rebuilt_at:
+        committed = (event.committed_at for event in state.events if event.revision == rebuilt)
+        earliest = max(earliest, clock.of(rebuilt), *committed)
     garbage, foreign = [], []
     for info in objects:
         if not in_layout(info.path):
             foreign.append(info.path)
         elif info.path not in needed and (info.path.startswith(COLLECTED) or is_probe(info.path)):
             files = _files_of(store, state, info.path) & unreferenced.keys()
-            removed = max((unreferenced[path] for path in files), default=None)
-            since = max(removed[1], clock.of(removed[0])) if removed else None
-            garbage.append(_garbage(info, since, not files.isdisjoint(expired), earliest))
-    return GarbageScan((*garbage, *_others(store, objects)), tuple(foreign))
-
-
-def _others(store: ObjectStore, objects: Sequence[ObjectInfo]) -> Iterator[Garbage]:
-    """Yield the garbage that does not depend on the state: records of verifications, and temporary files."""
+            since, reason = max(info.modified, earliest), "probe" if is_probe(info.path) else "orphan"
+            if files:
+                revision, removed_at = max(unreferenced[path] for path in files)
+                since = max(since, removed_at, clock.of(revision))
+                reason = "replaced" if files.isdisjoint(expired) else EXPIRED
+            garbage.append(Garbage(info.path, info.size, reason, since))
     sizes = {info.path: info.size for info in objects}
-    for path, since in superseded(objects).items():
-        yield Garbage(path, sizes[path], "superseded", since)
-    for info in store.temporaries():
-        if is_temporary(info.path):
-            yield Garbage(info.path, info.size, "temporary", info.modified)
+    garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in superseded(objects).items()]
+    temporary = [info for info in store.temporaries() if is_temporary(info.path)]
+    garbage += [Garbage(info.path, info.size, "temporary", info.modified) for info in temporary]
+    return GarbageScan(tuple(garbage), tuple(foreign))
 
 
 class _LogTimes:
@@ -196,14 +208,6 @@ class _LogTimes:
         return self._transactions.get(revision) or later[0][1]
 
 
-def _rebuild_time(state: State, clock: _LogTimes) -> datetime:
-    """Return when a rebuild left out what it could not prove: until then, all of that may have been needed."""
-    revision = state.rebuilt_at
-    if not revision:
-        return datetime.min.replace(tzinfo=UTC)
-    return max(clock.of(revision), *(event.committed_at for event in state.events if event.revision == revision))
-
-
 def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
     """Return the files whose removal makes an object garbage: those of a receipt, or the object itself."""
     if not is_receipt(path):
@@ -214,39 +218,6 @@ def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
         return set()
     check_receipt(store, state, receipt)  # a log copied over this one would delete all of it
     return {file.path for file in receipt.files}
-
-
-def _of_expired(state: State, unreferenced: Mapping[str, Removal]) -> set[str]:
-    """Return the files that would be needed if no revision had expired or lost its last pin."""
-    if not state.expired:
-        return set()
-    return unreferenced.keys() - state.files.unreferenced(sorted(state.expired.union(state.retained()))).keys()
-
-
-def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool, earliest: datetime) -> Garbage:
-    since = max(info.modified, earliest)
-    if removed_at is not None:
-        return Garbage(info.path, info.size, EXPIRED if expired else "replaced", max(since, removed_at))
-    return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", since)
-
-
-def _named_by_pin(store: ObjectStore, pin: PinState) -> Iterator[str]:
-    """Yield the path of a pin's object, and the paths that it names.
-
-    The object's checksum proves the manifest, which may name a million files. So it is not parsed: a regular
-    expression takes the paths, in which JSON escapes no character.
-    """
-    path = pin.pin.object.path
-    content = read_object(store, pin.pin.object, True)
-    if isinstance(content, Fault):
-        raise DamageError(
-            f"The object of {pin.pin} at {store.uri}, which pins files, cannot be read: {content.message} Nothing was "
-            "deleted. `snapshots catalog repair` writes it again from the log; or delete the "
-            f"{'tag' if isinstance(pin.pin, TagCreated) else 'savepoint'}.",
-            object=path,
-        )
-    yield path
-    yield from (match[1].decode() for match in _PATH.finditer(content))
 
 
 _BYTES_PER_PATH = 2048  # none is longer than 1 KiB (object stores' limit)

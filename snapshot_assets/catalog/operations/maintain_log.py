@@ -8,7 +8,7 @@ location has. So older code works until an upgrade; afterwards it refuses to rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby, islice, takewhile
@@ -237,9 +237,17 @@ def plan_repair(catalog: Catalog) -> RepairPlan:
     head = catalog.refresh()
     pinned = {known.pin.object for known in head.pins}
     whole = pinned - _damaged(store, pinned, "tag/", "savepoint/")
+    # Damaged receipts that readable revisions name, as the newest state that names each gives them.
+    named = {ref: revisions[-1] for ref, revisions in older_documents(head).items() if is_receipt(ref.path)}
+    named |= {ref: head.revision for known in head.chunks.values() for ref in known.chunk.receipts}
+    paths, receipts = frozenset(head.files.paths()), dict[str, bytes]()
+    damaged = sorted(_damaged(store, named, "data/"), key=named.__getitem__)
+    for revision, refs in groupby(damaged, named.__getitem__):
+        state = head if revision == head.revision else head.at(revision)
+        receipts |= {ref.path: receipt_again(state, ref, paths) for ref in refs}
     return RepairPlan(
         tuple(dict.fromkeys(fault.object for fault in hint_faults(scan, replica=False))),
-        dict(_receipts_again(store, head)) | damaged_objects(head, whole),
+        receipts | damaged_objects(head, whole),
         tuple(sorted(map(log_revision, scan.torn))),
     )
 
@@ -257,17 +265,6 @@ def execute_repair(catalog: Catalog, plan: RepairPlan) -> RepairPlan:
         write_hints(store, shown_state(catalog.refresh()), catalog.refresh)
     mend_checkpoints(store, plan.checkpoints)
     return plan
-
-
-def _receipts_again(store: ObjectStore, head: State) -> Iterator[tuple[str, bytes]]:
-    """Yield the damaged receipts that readable revisions name, as the newest state that names each gives them."""
-    named = {ref: revisions[-1] for ref, revisions in older_documents(head).items() if is_receipt(ref.path)}
-    named |= {ref: head.revision for known in head.chunks.values() for ref in known.chunk.receipts}
-    paths = frozenset(head.files.paths())
-    damaged = sorted(_damaged(store, named, "data/"), key=named.__getitem__)
-    for revision, refs in groupby(damaged, named.__getitem__):
-        state = head if revision == head.revision else head.at(revision)
-        yield from ((ref.path, receipt_again(state, ref, paths)) for ref in refs)
 
 
 def _damaged(store: ObjectStore, refs: Collection[ObjectRef], *folders: str) -> set[ObjectRef]:

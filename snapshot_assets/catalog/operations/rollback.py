@@ -5,7 +5,7 @@ Nothing is copied and nothing is lost: revisions between stay readable unless th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -59,7 +59,14 @@ def plan_rollback(
     token, state = catalog.token(), catalog.require_snapshot()
     change = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
     if change.actions:
-        _check_there(catalog, state.at(revision))
+        # The seal read the revision's data, so only damage on record is read again.
+        damaged = damage_on_record(catalog.store, state.location_id)
+        if faults := check_head(catalog.store, state.at(revision), damaged).faults:
+            some = "; ".join(fault.message for fault in islice(faults, _SHOWN))
+            raise IncompleteError(
+                f"Revision {revision} is damaged, so nothing was rolled back to it: {some}",
+                faults=[(fault.object, fault.chunk) for fault in faults],
+            )
     decide = rules.rollback(token, revision, undelete=undelete, discard_newer=discard_newer)
     return RollbackPlan(change, _released(catalog, state, change), decide)
 
@@ -74,32 +81,27 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
         ConflictError: Data changed or a revision was sealed since it was planned, or the location has another snapshot
             or was rolled back.
     """
+    planned = plan.reversal
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        actions = plan.decide(state)
-        _refuse_unplanned(state, plan.reversal, actions or ())
-        return actions
+        actions = plan.decide(state) or ()
+        expiring = {each for action in actions if isinstance(action, act.Expired) for each in action.revisions}
+        if actions and state.data_revision != planned.data_revision:
+            revision, change = state.data_revision, "changed data"
+        elif unplanned := expiring.difference(planned.expired):
+            revision, change = max(unplanned), "would expire too: it was sealed"
+        else:
+            return actions or None
+        raise ConflictError(
+            f"Revision {revision} {change} after the rollback to revision {planned.revision} was planned on revision "
+            f"{planned.head}; nothing was changed. Run again.",
+            revision=revision,
+        )
 
     catalog.refresh()
     revision = catalog.commit(prepare)
     write_hints(catalog.store, catalog.state, catalog.refresh)  # also those that an interrupted rollback left stale
     return replace(plan, revision=revision)
-
-
-def _refuse_unplanned(state: State, planned: Reversal, actions: Sequence[act.Action]) -> None:
-    """Refuse actions that undo data or expire revisions that the plan does not have."""
-    expiring = {each for action in actions if isinstance(action, act.Expired) for each in action.revisions}
-    if actions and state.data_revision != planned.data_revision:
-        revision, change = state.data_revision, "changed data"
-    elif expiring.difference(planned.expired):
-        revision, change = max(expiring.difference(planned.expired)), "would expire too: it was sealed"
-    else:
-        return
-    raise ConflictError(
-        f"Revision {revision} {change} after the rollback to revision {planned.revision} was planned on revision "
-        f"{planned.head}; nothing was changed. Run again.",
-        revision=revision,
-    )
 
 
 def _released(catalog: Catalog, state: State, planned: Reversal) -> tuple[ReleasedObject, ...]:
@@ -115,21 +117,8 @@ def _released(catalog: Catalog, state: State, planned: Reversal) -> tuple[Releas
         replace(each, reason=_REPLACED) if each.path in unsealed else each
         for each in released_objects(state, state.after(planned.actions), EXPIRED)
     ]
-    return (*gone, *_not_adoptable(catalog, state)) if len(expiring) < len(planned.actions) else tuple(gone)
-
-
-def _not_adoptable(catalog: Catalog, state: State) -> Iterator[ReleasedObject]:
-    """Yield the receipts that a resume could commit before a rollback, and their files."""
-    for receipt, ref in adoptable_receipts(catalog.store, state, state.missing()):
-        yield ReleasedObject(ref.path, ref.bytes, _ORPHAN)
-        yield from (ReleasedObject(file.path, file.bytes, _ORPHAN) for file in receipt.files)
-
-
-def _check_there(catalog: Catalog, then: State) -> None:
-    """Refuse to go back to a damaged revision. The seal read its data, so only damage on record is read again."""
-    if faults := check_head(catalog.store, then, damage_on_record(catalog.store, then.location_id)).faults:
-        some = "; ".join(fault.message for fault in islice(faults, _SHOWN))
-        raise IncompleteError(
-            f"Revision {then.revision} is damaged, so nothing was rolled back to it: {some}",
-            faults=[(fault.object, fault.chunk) for fault in faults],
-        )
+    if len(expiring) < len(planned.actions):
+        for receipt, ref in adoptable_receipts(catalog.store, state, state.missing()):
+            gone.append(ReleasedObject(ref.path, ref.bytes, _ORPHAN))
+            gone += [ReleasedObject(file.path, file.bytes, _ORPHAN) for file in receipt.files]
+    return tuple(gone)

@@ -82,7 +82,12 @@ def seal(
     token = token or catalog.token()
     while True:
         state = catalog.refresh()
-        _check_complete(state)
+        if missing := state.missing():
+            some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
+            raise IncompleteError(
+                f"{missing_text(state)}: {some}{', …' if len(missing) > _SHOWN else ''}. {completed_by(state)}",
+                missing=missing,
+            )
         report = check_to_seal(catalog.store, state, catalog.now(), verified, suspects, progress)
         if report.damaged:
             unsealed = "" if state.sealed else " and was not sealed"
@@ -103,16 +108,6 @@ def seal(
     assert newest is not None
     write_hints(catalog.store, catalog.state, catalog.refresh)
     return Sealed(newest, revision is not None, verified_bytes, sampled_bytes, before, replace(report, paths=hashed))
-
-
-def _check_complete(state: State) -> None:
-    missing = state.missing()
-    if missing:
-        some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
-        raise IncompleteError(
-            f"{missing_text(state)}: {some}{', …' if len(missing) > _SHOWN else ''}. {completed_by(state)}",
-            missing=missing,
-        )
 
 
 def _name(state: State, chunk: int) -> str:

@@ -168,15 +168,27 @@ def _fold_manifest(state: State, manifest: StoredManifest, inventory: Inventory)
     state.location_id = state.location_id or manifest.location_id
     state.format_version = state.format_version or int(manifest.document["version"])
     header, notes = _header(state, manifest, inventory)
-    rollback = _rollback(state, manifest, header)
-    if rollback is not None and manifest.rolled_back < manifest.revision:
-        fold(state, (manifest.rolled_back, state.committed_at, ""), [rollback])
+    created = parse_time(manifest.document["created_at"]), str(manifest.document["created_by"])
+    rollback, at = None, manifest.rolled_back
+    if at < state.rolled_back or state.rolled_back < at <= before:
+        raise ValueError(f"it shows a rollback at revision {at}; the newest is at {state.rolled_back}")
+    if at > state.rolled_back:  # the revision that it went back to is unknown
+        tombstones = {revision: each for revision, each in manifest.tombstones.items() if revision <= at}
+        rollback = act.Rollback(0, manifest.snapshot_id, header, *created, tombstones=tombstones)
+    if rollback is not None and at < manifest.revision:
+        fold(state, (at, state.committed_at, ""), [rollback])
         rollback = None
     elif rollback is None and manifest.snapshot_id != state.snapshot_id:
-        created = parse_time(manifest.document["created_at"]), str(manifest.document["created_by"])
         begin = act.Begin(manifest.snapshot_id, header, force=state.header is not None)
         fold(state, (before + 1, *created), [begin])
-    _delete_rows(state, manifest, inventory)
+    # Lost revisions may have deleted rows; a later manifest may show tombstones that are not pending in this one.
+    tombstones = {}
+    for other in inventory.manifests:
+        if other.checksum and (other.snapshot_id, other.rolled_back) == (manifest.snapshot_id, at):
+            tombstones |= other.tombstones
+    for revision in sorted(tombstones):
+        if max(state.revision, at) < revision < manifest.revision:
+            fold(state, (revision, state.committed_at, ""), [tombstones[revision]])
     _seal(state, manifest, header, rollback, inventory)
     if state.missing() or checksum_of(state) != manifest.checksum:
         raise ValueError(f"it does not follow revision {before}: the result has another checksum")
@@ -207,34 +219,6 @@ def _header(state: State, manifest: StoredManifest, inventory: Inventory) -> tup
         f"No receipt of snapshot {manifest.snapshot_id} has its plan; {manifest.path} has a part of it. Name, source, "
         "kind, time zone, rules for rows and tables without time, grace period and the requested range are assumed."
     ]
-
-
-def _rollback(state: State, manifest: StoredManifest, header: act.Header) -> act.Rollback | None:
-    """Return the rollback that a manifest shows and a state lacks; its target revision is unknown."""
-    at = manifest.rolled_back
-    if at < state.rolled_back or state.rolled_back < at <= state.revision:
-        raise ValueError(f"it shows a rollback at revision {at}; the newest is at {state.rolled_back}")
-    if at == state.rolled_back:
-        return None
-    return act.Rollback(
-        revision=0,
-        snapshot_id=manifest.snapshot_id,
-        header=header,
-        created_at=parse_time(manifest.document["created_at"]),
-        created_by=str(manifest.document["created_by"]),
-        tombstones={revision: each for revision, each in manifest.tombstones.items() if revision <= at},
-    )
-
-
-def _delete_rows(state: State, manifest: StoredManifest, inventory: Inventory) -> None:
-    """Fold the tombstones of lost revisions; a later manifest may show some that are not pending in this one."""
-    tombstones: dict[int, act.Tombstone] = {}
-    for other in inventory.manifests:
-        if other.checksum and (other.snapshot_id, other.rolled_back) == (manifest.snapshot_id, manifest.rolled_back):
-            tombstones |= other.tombstones
-    for revision in sorted(tombstones):
-        if max(state.revision, manifest.rolled_back) < revision < manifest.revision:
-            fold(state, (revision, state.committed_at, ""), [tombstones[revision]])
 
 
 def _seal(

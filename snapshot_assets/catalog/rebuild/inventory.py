@@ -115,7 +115,12 @@ def take_inventory(store: ObjectStore) -> Inventory:
         LocationDeletedError: The snapshot was deleted.
     """
     objects = Listed(store)
-    found = Inventory(objects, _whole_listing(store, objects))
+    shown = list_log(store)
+    last = max((*shown.transactions, *shown.checkpoints), default=0)
+    numbers = [*range(shown.start + 1, last + 1), *log_after(store, shown, last)]
+    # A listing may pass over transactions, so each is requested.
+    objects.missing([*map(transaction_path, numbers), *map(checkpoint_path, shown.checkpoints)])
+    found = Inventory(objects, listing_of(path for path in objects if path.startswith(TRANSACTIONS)))
     _read_transactions(store, found)
     newest_first = map(checkpoint_path, reversed(found.log.checkpoints))
     checkpoints = _readable(found, newest_first, lambda path: read_checkpoint(store, log_revision(path)))
@@ -141,15 +146,6 @@ def take_inventory(store: ObjectStore) -> Inventory:
                 uri=store.uri,
             )
     return found
-
-
-def _whole_listing(store: ObjectStore, objects: Listed) -> Listing:
-    """Return the log's objects, after requesting each transaction that a listing passes over."""
-    shown = list_log(store)
-    last = max((*shown.transactions, *shown.checkpoints), default=0)
-    numbers = [*range(shown.start + 1, last + 1), *log_after(store, shown, last)]
-    objects.missing([*map(transaction_path, numbers), *map(checkpoint_path, shown.checkpoints)])
-    return listing_of(path for path in objects if path.startswith(TRANSACTIONS))
 
 
 def _named(found: Inventory, checkpoints: Sequence[State]) -> Iterator[str]:
@@ -185,8 +181,12 @@ def _read_transactions(store: ObjectStore, found: Inventory) -> None:
 
 
 def _leave_out_foreign(found: Inventory, checkpoints: Sequence[State]) -> None:
-    """Decide the location's id, and keep only the objects that have it."""
-    found.location_id = own = _own_location(found, checkpoints)
+    """Decide the location's id, which most objects have, and keep only those."""
+    named = Counter(entry.transaction.location_id for entry in found.transactions.values())
+    named.update(manifest.location_id for manifest in found.manifests)
+    named.update(receipt.location_id for receipt, _ in found.receipts)
+    named.update(state.location_id for state in checkpoints)
+    found.location_id = own = max(sorted(named.keys() - {""}), key=lambda each: named[each], default="")
 
     def is_own(path: str, location_id: str) -> bool:
         if location_id in ("", own):
@@ -223,11 +223,3 @@ def _with_statistics(state: State, found: Inventory) -> State:
         found.notes.append(f"Statistics in {path} are damaged; those that cannot be read exclude no files from now on.")
     state.files = FileSet(FileColumns(files.table, bounds))
     return state
-
-
-def _own_location(found: Inventory, checkpoints: Iterable[State]) -> str:
-    named = Counter(entry.transaction.location_id for entry in found.transactions.values())
-    named.update(manifest.location_id for manifest in found.manifests)
-    named.update(receipt.location_id for receipt, _ in found.receipts)
-    named.update(state.location_id for state in checkpoints)
-    return max(sorted(named.keys() - {""}), key=lambda each: named[each], default="")

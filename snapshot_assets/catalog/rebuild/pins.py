@@ -136,7 +136,10 @@ def _unknown_objects(state: State, inventory: Inventory) -> list[PinObject]:
         if isinstance(pin, act.SavepointCreated):
             unknown = pin.id not in state.pins.savepoints.keys() | gone
         else:
-            unknown = pin.name not in state.tags or _is_newer(found, state.tags[pin.name])
+            known = state.tags.get(pin.name)
+            # Only a newer hold replaces a tag that the log holds.
+            held = known is not None and known.hold is not None and found.hold is None
+            unknown = known is None or (_age(found) > _age(known) and not held)
         if found.ref.path not in named and unknown:
             newest[str(pin)] = found
     return sorted(newest.values(), key=lambda each: each.pin.id if isinstance(each.pin, act.SavepointCreated) else 0)
@@ -145,11 +148,6 @@ def _unknown_objects(state: State, inventory: Inventory) -> list[PinObject]:
 def _age(pin: PinObject | PinState) -> tuple[datetime, datetime]:
     """Return the order of a tag's objects. Of two that differ only in a hold, the one with it counts as newer."""
     return pin.pin.created_at, pin.hold.at if pin.hold is not None else datetime.min.replace(tzinfo=UTC)
-
-
-def _is_newer(found: PinObject, known: PinState) -> bool:
-    """Return whether an object replaces a tag of the log. A held one is replaced only by a newer hold."""
-    return _age(found) > _age(known) and (known.hold is None or found.hold is not None)
 
 
 def _is_whole(kept: KeptPins, state: State, inventory: Inventory, live: set[str], found: PinObject) -> bool:

@@ -50,46 +50,35 @@ from snapshot_assets.storage.create import create_own
 _LEAST_STEP = timedelta(milliseconds=1)
 
 
-@dataclass
-class NewLog:
-    """A rebuilt log that is not written yet.
+def _write(
+    store: ObjectStore, state: State, transaction: act.Transaction, inventory: Inventory, pins: KeptPins
+) -> None:
+    """Write the pins' objects, the fences, the checkpoint, and last the transaction.
 
-    Attributes:
-        fences: The free revisions below it that a writer could still commit at.
-        pins: The objects of pins that are created or written again.
+    Raises:
+        ConflictError: Another writer committed first; the checkpoint is deleted again.
     """
-
-    state: State
-    transaction: act.Transaction
-    lost: tuple[str, ...]
-    fences: list[int]
-    pins: KeptPins
-
-    def write(self, store: ObjectStore) -> None:
-        """Write the pins' objects, the fences, the checkpoint, and last the transaction.
-
-        Raises:
-            ConflictError: Another writer committed first; the checkpoint is deleted again.
-        """
-        for path, data in self.pins.created.items():
-            create_own(store, path, data)
-        for path, data in self.pins.restored.items():
-            store.put(path, data)
-        for revision in self.fences:
-            actions = (act.Rebuilt("", ()),)
-            fence = replace(self.transaction, revision=revision, uuid=uuid.uuid4().hex, actions=actions)
+    for path, data in pins.created.items():
+        create_own(store, path, data)
+    for path, data in pins.restored.items():
+        store.put(path, data)
+    taken = set(inventory.log.transactions)
+    # A writer could still commit after each run of transactions and checkpoints, and at revision 1.
+    free = {revision + 1 for revision in {0, *taken, *inventory.log.checkpoints}} - taken
+    for revision in sorted(free):
+        if revision < transaction.revision:
+            fence = replace(transaction, revision=revision, uuid=uuid.uuid4().hex, actions=(act.Rebuilt("", ()),))
             if not append(store, fence)[0]:
                 raise _conflict(store, revision)
-        revision = self.transaction.revision
-        path = checkpoint_path(revision)
-        try:
-            create_own(store, path, checkpoint_bytes(self.state))
-        except ObjectExistsError:
-            raise _conflict(store, revision) from None
-        if not append(store, self.transaction)[0]:
-            store.delete(path)
-            raise _conflict(store, revision)
-        write_hints(store, shown_state(read_state(store)), lambda: read_state(store))
+    path = checkpoint_path(transaction.revision)
+    try:
+        create_own(store, path, checkpoint_bytes(state))
+    except ObjectExistsError:
+        raise _conflict(store, transaction.revision) from None
+    if not append(store, transaction)[0]:
+        store.delete(path)
+        raise _conflict(store, transaction.revision)
+    write_hints(store, shown_state(read_state(store)), lambda: read_state(store))
 
 
 def _conflict(store: ObjectStore, revision: int) -> ConflictError:
@@ -100,10 +89,12 @@ def _conflict(store: ObjectStore, revision: int) -> ConflictError:
     )
 
 
-def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: Iterable[str], now: datetime) -> NewLog:
-    """Return a new log that starts with a base and the chunks that were recovered without proof.
+def _new_log(
+    base: Base, inventory: Inventory, recovered: Recovered, lost: Iterable[str], now: datetime
+) -> tuple[act.Transaction, KeptPins, tuple[str, ...]]:
+    """Return the first transaction of a new log, its pins, and `lost` with sentences on pins and receipts.
 
-    The base's state becomes the state of the new log. Sentences on pins and receipts are added to those in `lost`.
+    It starts with the base and the chunks that were recovered without proof, and the base's state becomes its state.
     """
     state, writer, log = base.state, writer_name(), inventory.log
     revision = max([inventory.highest, *log.transactions, *log.checkpoints]) + 1
@@ -129,14 +120,7 @@ def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: I
         version=state.format_version,
     )
     state.uuid, state.sha256 = transaction.uuid, trailing_sha256(encode_transaction(transaction))
-    return NewLog(state, transaction, rebuilt.lost, _free_revisions(inventory, revision), kept)
-
-
-def _free_revisions(inventory: Inventory, end: int) -> list[int]:
-    """Return the first free revision after each run of transactions and checkpoints, and revision 1 if it is free."""
-    taken = set(inventory.log.transactions)
-    runs = {0, *taken, *inventory.log.checkpoints}
-    return [revision + 1 for revision in sorted(runs) if revision + 1 < end and revision + 1 not in taken]
+    return transaction, kept, rebuilt.lost
 
 
 def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
@@ -156,7 +140,7 @@ def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
     return [f"Receipts are missing or damaged and no longer named: {paths}."] if lacking else []
 
 
-def lost_commits(base: Base, inventory: Inventory) -> list[str]:
+def _lost_commits(base: Base, inventory: Inventory) -> list[str]:
     """Return which commits a rebuild loses, and what that means for chunks, in sentences."""
     sentences = [
         f"{_lost('Transaction', first, last, inventory)}; the state at revision {last} is recovered from {path}."
@@ -177,7 +161,7 @@ def _lost(kind: str, first: int, last: int, inventory: Inventory) -> str:
     return f"{kind} {first} is lost{why}" if first == last else f"{kind}s {first} to {last} are lost{why}"
 
 
-def lost_deletions(base: Base, inventory: Inventory) -> list[str]:
+def _lost_deletions(base: Base, inventory: Inventory) -> list[str]:
     """Return the deletions of rows that objects after the base show and the base lacks, in sentences."""
     found = {revision: each for revision, each in _later_actions(base, inventory) if isinstance(each, act.Tombstone)}
     for manifest in inventory.manifests:
@@ -306,15 +290,25 @@ def rebuild(
     notes = [*inventory.notes, *base.notes, *recovered.lost]
     if recovered.header is None:
         raise NoSnapshotError(" ".join([f"Nothing at {store.uri} shows a snapshot.", *notes[:_SHOWN]]), uri=store.uri)
-    deletions = lost_deletions(base, inventory)
-    if not accept_undeleted:
-        _check_consent(store, recovered, deletions, proved)
-    lost = [*lost_commits(base, inventory), *deletions, *notes]
-    new_log = make_new_log(base, inventory, recovered, lost, clock())
+    deletions = _lost_deletions(base, inventory)
+    if deletions and not accept_undeleted:
+        raise AcceptanceNeededError(
+            f"The log of {store.uri} lost deletions of rows. {' '.join(deletions[:_SHOWN])} Give --accept-undeleted to "
+            "rebuild without these deletions.",
+            rows=deletions,
+        )
+    if (recovered.taken or not proved) and not accept_undeleted:
+        raise AcceptanceNeededError(
+            f"The log of {store.uri} is lost, and nothing proves what receipts or data files alone show: deleted rows "
+            "and replaced chunks may come back. Give --accept-undeleted to rebuild from them.",
+            chunks=sorted(recovered.taken),
+        )
+    lost = [*_lost_commits(base, inventory), *deletions, *notes]
+    transaction, pins, all_lost = _new_log(base, inventory, recovered, lost, clock())
     if not dry_run:
-        new_log.write(store)
-    done = _described(store, new_log.state, proved, committed=not dry_run)
-    return replace(done, taken=recovered.taken, lost=new_log.lost, restored=tuple(new_log.pins.restored))
+        _write(store, base.state, transaction, inventory, pins)
+    done = _described(store, base.state, proved, committed=not dry_run)
+    return replace(done, taken=recovered.taken, lost=all_lost, restored=tuple(pins.restored))
 
 
 def _is_whole(scan: LogScan, inventory: Inventory) -> bool:
@@ -324,21 +318,6 @@ def _is_whole(scan: LogScan, inventory: Inventory) -> bool:
             raise fault
     own = scan.state.header is not None and scan.state.location_id == inventory.location_id
     return own and inventory.highest <= scan.state.revision and not any(faults_of_log(scan))
-
-
-def _check_consent(store: ObjectStore, recovered: Recovered, deletions: list[str], proved: int) -> None:
-    if deletions:
-        raise AcceptanceNeededError(
-            f"The log of {store.uri} lost deletions of rows. {' '.join(deletions[:_SHOWN])} Give --accept-undeleted to "
-            "rebuild without these deletions.",
-            rows=deletions,
-        )
-    if recovered.taken or not proved:
-        raise AcceptanceNeededError(
-            f"The log of {store.uri} is lost, and nothing proves what receipts or data files alone show: deleted rows "
-            "and replaced chunks may come back. Give --accept-undeleted to rebuild from them.",
-            chunks=sorted(recovered.taken),
-        )
 
 
 def _restore_pins(store: ObjectStore, scan: LogScan, inventory: Inventory, *, committed: bool) -> Rebuild:

@@ -26,7 +26,7 @@ from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import attempt_of, chunk_of
-from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import parse_time
 from snapshot_assets.storage.base import ObjectStore
 
@@ -165,25 +165,22 @@ def _begin_from_footers(
         return
     content = inventory.schemas[numbers[max(numbers)]]
     schema = read_schema(store, act.SchemaAdded(max(numbers), content.folder, content.sha256, content.files))
-    facts = footers[0].facts
-    inventory.location_id = inventory.location_id or facts["location_id"]
-    recovered.begin(inventory, facts["snapshot_id"], _header(footers, schema), numbers)
-    recovered.lost.append(
-        "Only data files show the plan: its range is that of their windows; its name, kind, time zone and rules are "
-        "assumed."
-    )
-
-
-def _header(footers: Sequence[_Footer], schema: DatabaseSchema) -> act.Header:
     windows = [match.groups() for footer in footers if (match := _WINDOW.fullmatch(footer.facts["window"]))]
     spans = sorted((int(number), parse_time(start), parse_time(end)) for number, start, end in windows)
     length = max((end - start for _, start, end in spans), default=timedelta(days=1))
-    return assumed_header(
+    facts = footers[0].facts
+    header = assumed_header(
         spans[0][1] - (spans[0][0] - 1) * length if spans else None,
         max((end for _, _, end in spans), default=None),
-        source=footers[0].facts["database"],
+        source=facts["database"],
         schemas=tuple(each.name for each in schema.schemas),
         chunk_time_window=length // MICROSECOND,
+    )
+    inventory.location_id = inventory.location_id or facts["location_id"]
+    recovered.begin(inventory, facts["snapshot_id"], header, numbers)
+    recovered.lost.append(
+        "Only data files show the plan: its range is that of their windows; its name, kind, time zone and rules are "
+        "assumed."
     )
 
 
@@ -198,8 +195,14 @@ def _take_footers(
     receipts = by_chunk(inventory.receipts, recovered.snapshot_id)
     numbers = {added.sha256: number for number, added in recovered.schemas.items()}
     for chunk in sorted(chunks.keys() - recovered.taken.keys() - receipts.keys()):
-        if not state.completed(chunk) and _are_decided(chunks[chunk], numbers):
-            recovered.complete(chunk, [_data_file(store, footer, numbers) for footer in chunks[chunk]], [])
+        if state.completed(chunk) or not _are_decided(chunks[chunk], numbers):
+            continue
+        files = []
+        for footer in chunks[chunk]:
+            sha256, size = hash_object(store, footer.path)
+            attempt, number = attempt_of(footer.path), numbers[footer.facts["schema_sha256"]]
+            files.append(DataFile(footer.path, *footer.table, chunk, attempt, footer.rows, size, sha256, number, 0))
+        recovered.complete(chunk, files, [])
 
 
 def _are_decided(footers: Sequence[_Footer], numbers: Mapping[str, int]) -> bool:
@@ -212,12 +215,6 @@ def _are_decided(footers: Sequence[_Footer], numbers: Mapping[str, int]) -> bool
         if len({footer.facts["attempt"] for footer in some}) > 1 or parts != list(range(len(some))):
             return False
     return all(footer.facts["schema_sha256"] in numbers for footer in footers)
-
-
-def _data_file(store: ObjectStore, footer: _Footer, numbers: Mapping[str, int]) -> DataFile:
-    sha256, size = hash_object(store, footer.path)
-    chunk, attempt, number = chunk_of(footer.path) or 0, attempt_of(footer.path), numbers[footer.facts["schema_sha256"]]
-    return DataFile(footer.path, *footer.table, chunk, attempt, footer.rows, size, sha256, number, 0)
 
 
 @dataclass(frozen=True)

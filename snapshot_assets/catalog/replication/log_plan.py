@@ -56,9 +56,21 @@ def refuse_losses(
         held.update(_holds(had, after, rebuilt))
         others += _seals(had, after, rebuilt)
         if rebuilt:
-            others += [*_pins(had, after), *_deletions(had, after), *_chunks(had, after)]
-    if held or (others and not accepted):
-        raise _error(source, target, sorted(held), list(dict.fromkeys(others)))
+            others += _lost_by_rebuild(had, after)
+    if not held and (accepted or not others):
+        return
+    lost = [f"{name} under legal hold" for name in sorted(held)] + list(dict.fromkeys(others))
+    accept = "To keep the loss, run `snapshots replicate` with --accept-loss."
+    if held:
+        accept = "A legal hold ends only by `snapshots tag release`, so its loss cannot be accepted."
+    raise ReplicaLossError(
+        f"{source.uri} no longer has {', '.join(lost)}, and its log does not show why: it was rebuilt, or its objects "
+        f"were replaced. The replica {target.uri} still has it and was not changed. To use the replica in place of the "
+        "source, promote it (`snapshots catalog promote`). To copy the source as it is, replicate to an empty "
+        f"location. {accept}",
+        uri=source.uri,
+        lost=[*sorted(held), *dict.fromkeys(others)],
+    )
 
 
 def _refuse_other_past(source: ObjectStore, target: ObjectStore, head: State, replica: State) -> None:
@@ -143,42 +155,21 @@ def _holds(had: State, after: State, rebuilt: bool) -> Iterator[str]:
             yield f"tag {name!r}"
 
 
-def _pins(had: State, after: State) -> Iterator[str]:
+def _lost_by_rebuild(had: State, after: State) -> Iterator[str]:
+    """Yield the pins, deletions of rows, and chunks that no seal covers yet, which are gone or older than before."""
     there = {(str(known.pin), known.pin.revision) for known in after.pins}
     for known in had.pins:
         if known.hold is None and (str(known.pin), known.pin.revision) not in there:
             yield str(known.pin)
-
-
-def _deletions(had: State, after: State) -> Iterator[str]:
-    if had.snapshot_id == after.snapshot_id:
-        for revision in sorted(had.tombstones.keys() - after.tombstones.keys()):
-            yield f"the deletion of rows at revision {revision}"
-
-
-def _chunks(had: State, after: State) -> Iterator[str]:
-    """Yield the chunks that no seal covers yet, and that are gone or older than before."""
+    same = had.snapshot_id == after.snapshot_id
+    for revision in sorted(had.tombstones.keys() - after.tombstones.keys()) if same else ():
+        yield f"the deletion of rows at revision {revision}"
     sealed = had.newest_seal.revision if had.newest_seal else 0
-    for number, known in sorted(had.chunks.items()):
-        if known.revision > sealed and had.completed(number):
-            same = had.snapshot_id == after.snapshot_id and after.completed(number)
-            if not same or after.chunks[number].revision < known.revision:
-                yield f"chunk {number} of revision {known.revision}"
-
-
-def _error(source: ObjectStore, target: ObjectStore, held: list[str], others: list[str]) -> ReplicaLossError:
-    what = ", ".join([f"{name} under legal hold" for name in held] + others)
-    accept = "To keep the loss, run `snapshots replicate` with --accept-loss."
-    if held:
-        accept = "A legal hold ends only by `snapshots tag release`, so its loss cannot be accepted."
-    return ReplicaLossError(
-        f"{source.uri} no longer has {what}, and its log does not show why: it was rebuilt, or its objects were "
-        f"replaced. The replica {target.uri} still has it and was not changed. To use the replica in place of the "
-        "source, promote it (`snapshots catalog promote`). To copy the source as it is, replicate to an empty "
-        f"location. {accept}",
-        uri=source.uri,
-        lost=[*held, *others],
-    )
+    for number, chunk in sorted(had.chunks.items()):
+        if chunk.revision > sealed and had.completed(number):
+            kept = same and after.completed(number) and after.chunks[number].revision >= chunk.revision
+            if not kept:
+                yield f"chunk {number} of revision {chunk.revision}"
 
 
 @dataclass(frozen=True)
@@ -260,15 +251,14 @@ def _suspected(source: ObjectStore, target: ObjectStore, own: Listing, damaged: 
     """
     for revision in own.checkpoints:
         path = checkpoint_path(revision)
-        if path in damaged or (revision in own.checkpoints[-2:] and not _same_size(source, target, path)):
+        suspected = path in damaged
+        if not suspected and revision in own.checkpoints[-2:]:
+            try:
+                suspected = source.head(path).size != target.head(path).size
+            except ObjectNotFoundError:  # pruned in the source
+                suspected = True
+        if suspected:
             yield revision
-
-
-def _same_size(source: ObjectStore, target: ObjectStore, path: str) -> bool:
-    try:
-        return source.head(path).size == target.head(path).size
-    except ObjectNotFoundError:  # pruned in the source
-        return False
 
 
 def _transactions(listing: Listing) -> set[int]:

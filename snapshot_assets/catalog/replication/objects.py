@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from snapshot_assets.catalog.receipts import stands_for
 from snapshot_assets.catalog.replica import Replica, promotion_text, read_marker
@@ -26,7 +25,7 @@ from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, sha256_hex
 from snapshot_assets.format.layout import checkpointed_revision, chunk_of, is_receipt
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore, ObjectWriter
-from snapshot_assets.storage.create import create_own
+from snapshot_assets.storage.create import StoreWrapper, create_own
 
 
 def is_evidence(path: str) -> bool:
@@ -34,21 +33,17 @@ def is_evidence(path: str) -> bool:
     return is_receipt(path) or path.startswith(("tag/", "savepoint/"))
 
 
-class GuardedStore:
+class GuardedStore(StoreWrapper):
     """A replica's store that reads the marker again before each write and each deletion.
 
     A promotion replaces the marker first. What is being sent at that moment may still arrive; the promotion's own
-    transaction then keeps transactions of the source out. All other methods are the store's own. `marker` is the
-    replica's, as it was when the replication began.
+    transaction then keeps transactions of the source out. `marker` is the replica's, as it was when the replication
+    began.
     """
 
     def __init__(self, store: ObjectStore, marker: Replica) -> None:
-        self._store, self._marker = store, marker
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_store", "_marker"):  # asked while it is unpickled
-            raise AttributeError(name)
-        return getattr(self._store, name)
+        super().__init__(store)
+        self._marker = marker
 
     def check(self) -> Replica:
         """Return the marker as it is now.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, cast
+from typing import cast
 
 from snapshot_assets.catalog.log.replay import despite_pruning, open_log, read_entries
 from snapshot_assets.catalog.log.store import list_log
@@ -32,33 +32,18 @@ from snapshot_assets.format.layout import COLLECTED, REPLICA, in_layout, is_prob
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
+from snapshot_assets.storage.create import StoreWrapper
 
 
-def damaged_transactions(source: ObjectStore, target: ObjectStore) -> tuple[str, ...]:
-    """Return the paths of a replica's transactions that are damaged, and whole in its source.
-
-    One that is whole under the name of another revision was written by something else.
-    """
-    own = read_entries(target, list_log(target).transactions)
-    faults = {revision: entry for revision, entry in own if isinstance(entry, DamageError)}
-    damaged = {revision for revision, fault in faults.items() if not isinstance(fault, MisnamedError)}
-    there = sorted(damaged.intersection(list_log(source).transactions))
-    return tuple(transaction_path(each) for each, entry in read_entries(source, there) if isinstance(entry, LogEntry))
-
-
-class MendedStore:
-    """A replica's store with some objects as its source has them. All other methods are the replica's own."""
+class MendedStore(StoreWrapper):
+    """A replica's store with some objects as its source has them."""
 
     def __init__(self, target: ObjectStore, source: ObjectStore, paths: Collection[str]) -> None:
-        self._target, self._source, self._paths = target, source, paths
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_target", "_source", "_paths"):  # asked while it is unpickled
-            raise AttributeError(name)
-        return getattr(self._target, name)
+        super().__init__(target)
+        self._source, self._paths = source, paths
 
     def _having(self, path: str) -> ObjectStore:
-        return self._source if path in self._paths else self._target
+        return self._source if path in self._paths else self._store
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes; see `ObjectStore.get`."""
@@ -227,11 +212,16 @@ def _source_state(source: ObjectStore, target: ObjectStore) -> State:
 
 
 def _replica_state(source: ObjectStore, target: ObjectStore, damaged: Collection[str]) -> tuple[State, tuple[str, ...]]:
-    """Return the replica's head, and the damaged transactions for which the source's were read."""
+    """Return the replica's head, and the damaged transactions for which whole ones of the source were read."""
     if not any(map(revision_of, damaged)):
         with suppress(DamageError):
             return open_log(target)[0], ()
-    mended = damaged_transactions(source, target)
+    own = read_entries(target, list_log(target).transactions)
+    faults = {revision: entry for revision, entry in own if isinstance(entry, DamageError)}
+    # One that is whole under the name of another revision was written by something else.
+    broken = {revision for revision, fault in faults.items() if not isinstance(fault, MisnamedError)}
+    there = read_entries(source, sorted(broken.intersection(list_log(source).transactions)))
+    mended = tuple(transaction_path(each) for each, entry in there if isinstance(entry, LogEntry))
     try:
         return open_log(cast(ObjectStore, MendedStore(target, source, mended)))[0], mended
     except DamageError as fault:

@@ -7,8 +7,7 @@ a promotion that was killed is finished by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.catalog import Actions, Catalog, proved
@@ -87,22 +86,16 @@ def plan_promotion(catalog: Catalog, *, incomplete: bool = False, release: Colle
             raise UsageError(f"{name!r} is no held tag that {catalog.store.uri} lacks; it lacks {has}.", tag=name)
     _check_holds(catalog.store.uri, marker, [held[name] for name in held if name not in release])
     damaged = fault is not None
-    leftovers = () if damaged else tuple(_leftovers(catalog.store, state))
-    known = tuple(sorted(damage_on_record(catalog.store, state.location_id)))
-    return PromotionPlan(marker, state.revision, state.sealed, ends, tuple(sorted(release)), damaged, leftovers, known)
-
-
-def _leftovers(store: ObjectStore, state: State) -> Iterator[str]:
-    """Yield the receipts and pins of revisions that were not replicated: with them, the log looks cut off.
-
-    Raises:
-        DamageError: Another object is of such a revision, or an object is of another location.
-    """
-    for error in contradictions(store, state, [info.path for info in store.list()]):
-        path = error.attributes.get("evidence", "")
-        if not is_evidence(path):
+    leftovers: list[str] = []  # with receipts and pins of revisions that were not replicated, the log looks cut off
+    objects = [] if damaged else [info.path for info in catalog.store.list()]
+    for error in () if damaged else contradictions(catalog.store, state, objects):
+        leftovers.append(error.attributes.get("evidence", ""))
+        if not is_evidence(leftovers[-1]):
             raise error
-        yield path
+    known = tuple(sorted(damage_on_record(catalog.store, state.location_id)))
+    return PromotionPlan(
+        marker, state.revision, state.sealed, ends, tuple(sorted(release)), damaged, tuple(leftovers), known
+    )
 
 
 def _check_holds(uri: str, marker: Replica, left: Sequence[TagState]) -> None:
@@ -128,33 +121,26 @@ def execute_promotion(catalog: Catalog, plan: PromotionPlan, *, single_writer: b
         SnapshotError: See `plan_promotion`, and `Catalog.open_for_writing`.
     """
     store = proved(catalog.store, single_writer=single_writer, clock=catalog.now)
-    with _promoting(store, plan.replica):
+    if read_marker(store) != plan.replica:
+        raise _changed(store)
+    store.put(REPLICA, replace(plan.replica, promoting=True).document())  # stops a replication at work
+    try:
         again = plan_promotion(catalog, incomplete=plan.damaged, release=plan.released)
         if replace(again, leftovers=plan.leftovers) != _begun(plan):
             raise _changed(store)
         for path in again.leftovers:  # more may have been copied since it was planned
             store.delete(path)
         committed = None if plan.damaged else _end_missing_versions(store, plan)
+    except (ConflictError, DamageError, UsageError):  # nothing was committed, so the marker is put back
+        if (found := read_marker(store)) is not None and plan.replica.is_same(found):
+            store.put(REPLICA, replace(found, promoting=False).document())
+        raise
     for tag in plan.ends.tags:
         store.delete(tag.pin.object.path)
     for savepoint in plan.ends.savepoints:
         store.delete(savepoint.pin.object.path)
     store.delete(REPLICA)
     return replace(plan, committed=committed)
-
-
-@contextmanager
-def _promoting(store: ObjectStore, marker: Replica) -> Iterator[None]:
-    """Replace the marker, which stops a replication at work; put it back if the promotion is refused."""
-    if read_marker(store) != marker:
-        raise _changed(store)
-    store.put(REPLICA, replace(marker, promoting=True).document())
-    try:
-        yield
-    except (ConflictError, DamageError, UsageError):  # nothing was committed
-        if (found := read_marker(store)) is not None and marker.is_same(found):
-            store.put(REPLICA, replace(found, promoting=False).document())
-        raise
 
 
 def _begun(plan: PromotionPlan) -> PromotionPlan:

@@ -123,16 +123,30 @@ class _Run:
         """Carry the plan out, in the order that keeps the replica whole."""
         guarded = GuardedStore(self.target, self.plan.marker or self._mark())
         self.target = cast(ObjectStore, guarded)
-        self._check_leftovers()
+
+        def check(ref: ObjectRef) -> None:
+            check_existing(self.target, ref, self.target.head(ref.path), hashed=True)
+            self.progress(ref, False)
+
+        for _ in in_parallel(self.target, check, self.plan.leftovers):
+            pass
         self._copy_objects(last)
-        self._choose(guarded.check())
+        marker, chosen = guarded.check(), self.plan.revisions
+        if chosen is not None and marker.revisions is not None:  # other replications may have chosen more meanwhile
+            chosen = tuple(sorted({*chosen, *marker.revisions}))
+        if marker.revisions not in (chosen, None):
+            self.target.put(REPLICA, replace(marker, revisions=chosen).document())
         try:
             self._copy_log()
         except ObjectNotFoundError as error:
             raise _SourceChangedError(f"{self.source.uri} was pruned: {error}") from error
         self._write_hints()
-        if delete:
-            self._delete_unneeded()
+        if delete:  # what neither the replica's head needs nor the source has; both are read again
+            needed = needed_objects(read_state(self.target))
+            for info in unneeded(self.source, Listed(self.target), needed):
+                self.target.delete(info.path)
+                self.done.deleted += 1
+                self.done.deleted_bytes += info.size
         self.done.revision, self.done.sealed = self.plan.state.revision, self.plan.state.sealed
         return self.done
 
@@ -149,22 +163,6 @@ class _Run:
             return marker
         except ObjectExistsError as error:  # another replication began at the same time
             raise _SourceChangedError(f"{self.target.uri} became a replica meanwhile.") from error
-
-    def _choose(self, marker: Replica) -> None:
-        """Add what was chosen to the marker, and to what other replications chose meanwhile."""
-        chosen = self.plan.revisions
-        if chosen is not None and marker.revisions is not None:
-            chosen = tuple(sorted({*chosen, *marker.revisions}))
-        if marker.revisions not in (chosen, None):
-            self.target.put(REPLICA, replace(marker, revisions=chosen).document())
-
-    def _check_leftovers(self) -> None:
-        def check(ref: ObjectRef) -> None:
-            check_existing(self.target, ref, self.target.head(ref.path), hashed=True)
-            self.progress(ref, False)
-
-        for _ in in_parallel(self.target, check, self.plan.leftovers):
-            pass
 
     def _copy_objects(self, last: bool) -> None:
         """Copy objects; an object that is gone is damage only if the source still needs it."""
@@ -184,8 +182,16 @@ class _Run:
         gone = any(fault.kind is FaultKind.MISSING for fault in faults)
         if gone and not last and read_state(self.source).revision != self.plan.state.revision:
             raise _SourceChangedError(f"{self.source.uri} changed: {faults[0].message}")
-        if faults:
-            raise _damage(self.source.uri, self.target.uri, faults)
+        if not faults:
+            return
+        some = " ".join(fault.message for fault in islice(faults, _SHOWN))
+        more = f" And {len(faults) - _SHOWN:,} more." if len(faults) > _SHOWN else ""
+        raise DamageError(
+            f"{self.source.uri} is damaged, so the replica {self.target.uri} keeps its head: {some}{more} All other "
+            "objects are copied. Repair the source (`snapshots export verify` says how), then replicate again.",
+            objects=[fault.object for fault in faults],
+            uri=self.source.uri,
+        )
 
     def _copy_log(self) -> None:
         log = self.plan.log
@@ -198,20 +204,17 @@ class _Run:
         if log.checkpoint_first:
             self._copy_checkpoint(log.head)
         for revision in log.transactions:
-            self._copy_transaction(revision)
+            path = transaction_path(revision)
+            data = self.source.get(path, limit=documents.MAX_TRANSACTION_BYTES)
+            decode_transaction(data, path)  # proves its own checksum
+            if trailing_sha256(data) != log.sha256[revision]:
+                raise _SourceChangedError(f"{path} in {self.source.uri} was replaced.")
+            create_exactly(self.target, path, data)
             self.done.transactions += 1
         for revision in log.checkpoints:
             self._copy_checkpoint(revision)
         for path in log.outdated:
             self.target.delete(path)
-
-    def _copy_transaction(self, revision: int) -> None:
-        path = transaction_path(revision)
-        data = self.source.get(path, limit=documents.MAX_TRANSACTION_BYTES)
-        decode_transaction(data, path)  # proves its own checksum
-        if trailing_sha256(data) != self.plan.log.sha256[revision]:
-            raise _SourceChangedError(f"{path} in {self.source.uri} was replaced.")
-        create_exactly(self.target, path, data)
 
     def _copy_checkpoint(self, revision: int) -> None:
         """Copy a checkpoint. If the source has none that is whole, compute the head's, or one that is damaged here."""
@@ -242,22 +245,3 @@ class _Run:
                 self.target.put(path, data)
             elif not same:
                 self.target.delete(path)
-
-    def _delete_unneeded(self) -> None:
-        """Delete what neither the replica's head needs nor the source has; both are read again."""
-        needed = needed_objects(read_state(self.target))
-        for info in unneeded(self.source, Listed(self.target), needed):
-            self.target.delete(info.path)
-            self.done.deleted += 1
-            self.done.deleted_bytes += info.size
-
-
-def _damage(source: str, target: str, faults: list[Fault]) -> DamageError:
-    some = " ".join(fault.message for fault in islice(faults, _SHOWN))
-    more = f" And {len(faults) - _SHOWN:,} more." if len(faults) > _SHOWN else ""
-    return DamageError(
-        f"{source} is damaged, so the replica {target} keeps its head: {some}{more} All other objects are copied. "
-        "Repair the source (`snapshots export verify` says how), then replicate again.",
-        objects=[fault.object for fault in faults],
-        uri=source,
-    )

@@ -116,7 +116,14 @@ SEPTEMBER = [
 """Exports on the last days of September and October, and a compaction of the first on 3 October."""
 
 
-def keeps_what_restic_keeps(steps: Sequence[tuple], counts: dict[str, int]) -> None:
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(HISTORIES, COUNTS)
+@example(SATURDAY, {"daily": 7})
+@example(SEPTEMBER, {"monthly": 12})
+def test_exports_stay_as_restic_keeps_them_whatever_happens_between(
+    steps: Sequence[tuple], counts: dict[str, int]
+) -> None:
     """Do steps, expire after some and after the last, and compare what is left with what restic leaves each time."""
     start = datetime.fromisoformat("2027-01-02T11:00:00Z")  # a Saturday
     with TemporaryDirectory() as folder:
@@ -131,19 +138,3 @@ def keeps_what_restic_keeps(steps: Sequence[tuple], counts: dict[str, int]) -> N
                 left = documented(sorted(left, reverse=True), counts)
                 expire(writer.catalog, calendar=Calendar(**counts))
                 assert writer.left() == left
-
-
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None)
-@given(HISTORIES, COUNTS)
-@example(SATURDAY, {"daily": 7})
-@example(SEPTEMBER, {"monthly": 12})
-def test_exports_stay_as_restic_keeps_them_whatever_happens_between(steps: Sequence[tuple], counts: dict[str, int]):
-    keeps_what_restic_keeps(steps, counts)
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(HISTORIES, COUNTS)
-def test_exports_stay_as_restic_keeps_them_in_many_histories(steps: Sequence[tuple], counts: dict[str, int]):
-    keeps_what_restic_keeps(steps, counts)
