@@ -19,7 +19,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from snapshot_assets.databases.asset import key_of
 from snapshot_assets.databases.convert.renaming import Renaming
@@ -36,16 +45,18 @@ from snapshot_assets.plan.fields import (
     FileSize,
     FormatOptions,
     MaskSql,
+    QueryText,
     Reference,
     Storage,
     Table,
     TablePattern,
     Time,
     is_asset,
+    is_windowed,
+    query_of,
 )
 from snapshot_assets.plan.location_template import changes_with_time
-from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
-from snapshot_assets.plan.queries import checked_query, is_windowed, query_of
+from snapshot_assets.plan.problems import plan_error, problems_of
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.plan.rules import RULES, NotOf, check_kind_of_query
 from snapshot_assets.plan.spark_settings import SparkSettings
@@ -54,6 +65,7 @@ MAX_PARALLELISM = 64
 """Most chunks that are processed in parallel."""
 MAX_TASKS = 1024
 """Most tasks of a chunk."""
+DEFAULT_FILE_SIZE = 256 << 20
 
 _Name = Annotated[str, Field(min_length=1)]
 _SORTED = AfterValidator(lambda names: tuple(sorted(set(names))))
@@ -95,7 +107,7 @@ class Plan(BaseModel):
         " query's rows.",
         validate_default=True,
     )
-    query: Annotated[str, AfterValidator(raising_value_errors(checked_query))] | None = Field(
+    query: Annotated[QueryText | None, BeforeValidator(check_kind_of_query)] = Field(
         None,
         description="What a plan of kind `query` copies: a table, or SQL that reads. SQL that names `:start` and"
         " `:end` is copied by windows.",
@@ -248,7 +260,7 @@ class Plan(BaseModel):
         examples=["{header: true, delimiter: ';', compression: zstd}"],
     )
     max_file_size: Annotated[FileSize, NotOf.SCHEMAS] = Field(
-        256 << 20, description="Size at which a data file is closed: from 16MiB, csv and json from 64KiB."
+        DEFAULT_FILE_SIZE, description="Size at which a data file is closed: from 16MiB, csv and json from 64KiB."
     )
     seal_verify: Literal["new", "full"] = Field(
         "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GiB), or all."
@@ -274,12 +286,6 @@ class Plan(BaseModel):
         except ValidationError as error:
             problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "spark"))
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
-
-    @field_validator("query", mode="before")
-    @classmethod
-    def _check_kind(cls, query: object, info: ValidationInfo) -> object:
-        check_kind_of_query(query, info)
-        return query
 
     @field_validator("*")
     @classmethod
