@@ -140,8 +140,14 @@ PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
 FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json"), _TEXT]
 Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json"), _TEXT]
 QueryText = Annotated[str, AfterValidator(raising_value_errors(_checked_query))]
-MaskSql = Annotated[str, parsed(parse_mask)]
 TablePattern = Annotated[str, parsed(check_pattern), _TEXT]
 ColumnOfTable = Annotated[ColumnPath, parsed(parse_column), PlainSerializer(column_text, when_used="json"), _TEXT]
+Masks = Annotated[
+    dict[ColumnOfTable, Annotated[str, parsed(parse_mask)]], AfterValidator(lambda masks: dict(sorted(masks.items())))
+]
+SORTED = AfterValidator(lambda names: tuple(sorted(names)))
+UNORDERED = AfterValidator(lambda names: tuple(sorted(set(names))))
+"""The same selection is the same plan, however it is written."""
+
 Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str), _TEXT]
 Storage = Annotated[StoreOptions, WrapValidator(lambda value, handler: raising_value_errors(handler)(value))]

@@ -19,16 +19,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from snapshot_assets.databases.asset import key_of
 from snapshot_assets.databases.convert.renaming import Renaming
@@ -40,11 +31,13 @@ from snapshot_assets.format.relations import Carrier
 from snapshot_assets.format.units import MAX_FILE_SIZE
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import (
+    SORTED,
+    UNORDERED,
     ColumnOfTable,
     Duration,
     FileSize,
     FormatOptions,
-    MaskSql,
+    Masks,
     QueryText,
     Reference,
     Storage,
@@ -68,8 +61,6 @@ MAX_TASKS = 1024
 DEFAULT_FILE_SIZE = 256 << 20
 
 _Name = Annotated[str, Field(min_length=1)]
-_SORTED = AfterValidator(lambda names: tuple(sorted(set(names))))
-"""The same selection is the same plan, however it is written."""
 
 
 class Plan(BaseModel):
@@ -120,23 +111,23 @@ class Plan(BaseModel):
         description="Column of the query by whose ranges several tasks read it: an integer, date, timestamp or uuid.",
     )
     schema_only: Annotated[bool, NotOf.QUERIES] = Field(False, description="Export the schema and no rows.")
-    schemas: Annotated[tuple[_Name, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+    schemas: Annotated[tuple[_Name, ...], UNORDERED, NotOf.QUERIES, NotOf.ASSETS] = Field(
         (), description="Schemas to export; empty for all.", examples=["[public, sales]"]
     )
-    tables: Annotated[tuple[Table, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+    tables: Annotated[tuple[Table, ...], UNORDERED, NotOf.QUERIES, NotOf.ASSETS] = Field(
         (), description="Tables to export; empty for all.", examples=["[public.trips, sales.orders]"]
     )
-    exclude_tables: Annotated[tuple[TablePattern, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+    exclude_tables: Annotated[tuple[TablePattern, ...], UNORDERED, NotOf.QUERIES, NotOf.ASSETS] = Field(
         (),
         description="Tables and views to leave out: patterns in which `*` and `?` stand for any text and character.",
         examples=["[public.audit, '*.tmp_*']"],
     )
-    exclude_columns: Annotated[tuple[ColumnOfTable, ...], _SORTED] = Field(
+    exclude_columns: Annotated[tuple[ColumnOfTable, ...], UNORDERED] = Field(
         (),
         description="Columns to leave out, with the keys, checks and views that need them.",
         examples=["[public.users.password]"],
     )
-    mask: Annotated[dict[ColumnOfTable, MaskSql], AfterValidator(lambda mask: dict(sorted(mask.items())))] = Field(
+    mask: Masks = Field(
         default_factory=dict,
         description="SQL of the source that is exported in place of a column's values; the manifest shows it.",
         examples=["{public.users.email: md5(email)}"],
@@ -196,7 +187,7 @@ class Plan(BaseModel):
     )
     manifest: Annotated[
         tuple[Literal["redshift", "snowflake"], ...],
-        AfterValidator(lambda names: tuple(sorted(names))),
+        SORTED,
         NotOf.SNAPSHOTS,
     ] = Field(
         (),
