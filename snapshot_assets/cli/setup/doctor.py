@@ -108,7 +108,9 @@ def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan,
         described = Plan(source=options.source, to=uri or _NOWHERE, name="doctor")
         return configuration.with_plan(described), (described,), None
     if uri is not None:
-        parse_location(uri)  # refused here if it is none
+        parse_location(uri)
+        if is_template(uri):
+            raise PlanError(f"{uri}: only a plan of kind: query may have a location with names in braces")
     return configuration, () if options.snapshot else configuration.plans, uri
 
 
