@@ -17,8 +17,15 @@ from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.pipeline.assets.check_results import FOUND_BY_SEAL, record_report, recording_damage
-from snapshot_assets.pipeline.assets.checks import chunk_checks, failed_chunks, manifest_checks, suspects_all
+from snapshot_assets.pipeline.assets.checks import (
+    FOUND_BY_SEAL,
+    chunk_checks,
+    failed_chunks,
+    manifest_checks,
+    record_report,
+    recording_damage,
+    suspects_all,
+)
 from snapshot_assets.pipeline.assets.conditions import (
     automation_sensor,
     fresh,
@@ -30,7 +37,7 @@ from snapshot_assets.pipeline.assets.conditions import (
 from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans, shared_resources
 from snapshot_assets.pipeline.assets.replicas import replica_asset
 from snapshot_assets.pipeline.assets.restored import restored_asset, row_counts_checks
-from snapshot_assets.pipeline.assets.tables import names_of, source_spec, table_specs, target_spec
+from snapshot_assets.pipeline.assets.tables import database_spec, names_of, table_specs
 from snapshot_assets.pipeline.assets.tags import show_tags, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.automation.exports import (
     ExportConfig,
@@ -46,13 +53,7 @@ from snapshot_assets.pipeline.automation.verification import replica_check
 from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts, runs_asset
 from snapshot_assets.pipeline.dagster.failures import showing_failures
 from snapshot_assets.pipeline.dagster.metadata import schema_metadata, seal_metadata
-from snapshot_assets.pipeline.dagster.partitions import (
-    AssetDecorator,
-    asset_key,
-    chunk_assets,
-    partitions_of,
-    plan_asset,
-)
+from snapshot_assets.pipeline.dagster.partitions import asset_key, chunk_assets, partitions_of, plan_asset
 from snapshot_assets.pipeline.dagster.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -117,7 +118,14 @@ def build_definitions(
             )
             merged = dg.Definitions.merge(your_definitions, build_definitions(load_configuration()))
     """
-    _check_names(settings)
+    for name in settings:  # before a run starts
+        if name == "spark":
+            remedy = "pass the Spark session as resources={'pyspark': spark_resource()}"
+        elif name not in _SETTINGS:
+            remedy = f"it has executor, resources, key_prefix, spark_key, s3, {', '.join(_SETTINGS)}"
+        else:
+            continue
+        raise TypeError(f"build_definitions() has no argument {name!r}; {remedy}.")
     configuration.require_kinds()
     prefixed = configuration.with_key_prefix((key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix))
     shared = shared_resources(lambda: prefixed, spark_key=spark_key, s3=s3, **settings)
@@ -139,35 +147,22 @@ def plan_definitions(configuration: Configuration, spark_key: str) -> dg.Definit
 
 
 def _with_references(definitions: dg.Definitions, plan: Plan, path: Path | None) -> dg.Definitions:
-    """Return the definitions of a plan whose assets refer to the plan in a configuration's file, if there is one."""
+    """Return the definitions of a plan whose assets refer to the plan in a configuration's file, if there is one.
+
+    They refer to its line, unless plans are written in another way than one per line.
+    """
     if path is None or not path.is_file():  # a component has the references that Dagster gives it
         return definitions
-    with accepting_unstable_parts():
-        reference = dg.LocalFileCodeReference(
-            file_path=str(path.resolve()), line_number=_line(plan, path), label=f"plan {plan.name}"
-        )
-        metadata = {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
-        return definitions.map_asset_specs(func=lambda spec: spec.merge_attributes(metadata=metadata))
-
-
-def _line(plan: Plan, path: Path) -> int | None:
-    """Return the number of the line where a plan begins; None if it is written in another way than one per line."""
     begins = re.compile(rf"\s+[\"']?{re.escape(plan.name)}[\"']?\s*:")
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     below_plans = dropwhile(lambda numbered: not numbered[1].startswith("plans:"), lines)  # a source may have its name
-    return next((number for number, line in below_plans if begins.match(line)), None)
-
-
-def _check_names(settings: Mapping[str, Any]) -> None:
-    """Refuse unknown settings before a run starts."""
-    for name in settings:
-        if name == "spark":
-            remedy = "pass the Spark session as resources={'pyspark': spark_resource()}"
-        elif name not in _SETTINGS:
-            remedy = f"it has executor, resources, key_prefix, spark_key, s3, {', '.join(_SETTINGS)}"
-        else:
-            continue
-        raise TypeError(f"build_definitions() has no argument {name!r}; {remedy}.")
+    line = next((number for number, text in below_plans if begins.match(text)), None)
+    with accepting_unstable_parts():
+        reference = dg.LocalFileCodeReference(
+            file_path=str(path.resolve()), line_number=line, label=f"plan {plan.name}"
+        )
+        metadata = {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+        return definitions.map_asset_specs(func=lambda spec: spec.merge_attributes(metadata=metadata))
 
 
 def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) -> dg.Definitions:
@@ -180,6 +175,14 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     if plan.source_asset and dg.AssetKey(plan.source_asset) in {asset_key(plan, name) for name in _OWN_NAMES}:
         raise PlanError(f"plan {plan.name!r}: {plan.source} is an asset of the plan itself; name the asset of your own")
     jobs = plan_jobs(plan, spark_key)
+    schedules = plan_schedules(plan, jobs)
+    tagging = [tag_job(plan)] if plan.retention.tag else []
+    restoring = [restore_job(plan)] if plan.target else []
+    sensors: list[dg.SensorDefinition] = [tag_sensor(plan, job) for job in tagging]
+    sensors += [automation_sensor(plan)] if plan.dagster.automation else []
+    sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
+    specs = table_specs(plan, names_of(plan, configuration))
+    specs += [database_spec(plan, "target", target)] if plan.target else []
     with accepting_unstable_parts():
         assets, checks = [_manifest(plan), tag_asset(plan)], [*manifest_checks(plan), *chunk_checks(plan)]
         if plan.target:
@@ -189,45 +192,20 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             checks.append(replica_check(plan))
         if plan.target and not plan.schema_only:
             checks += row_counts_checks(plan, spark_key)
-    restoring = [restore_job(plan)] if plan.target else []
-    tagging = [tag_job(plan)] if plan.retention.tag else []
-    sensors: list[dg.SensorDefinition] = [tag_sensor(plan, job) for job in tagging]
-    sensors += [automation_sensor(plan)] if plan.dagster.automation else []
-    sensors += [restore_sensor(plan, job) for job in restoring if plan.dagster.restore_on]
-    specs = table_specs(plan, names_of(plan, configuration))
-    specs += [target_spec(plan, target)] if plan.target else []
-    kept = dg.Definitions(
+        exporting = []
+        if not plan.source_asset:
+            assets.append(_schema(plan, spark_key))
+            if not plan.schema_only:
+                assets += _chunk_assets(plan, spark_key)
+            specs.append(database_spec(plan, "source", configuration.kind(plan.source)))
+            exporting = [export_job(plan)]
+            schedules += export_schedules(plan, exporting[0])
+    return dg.Definitions(
         assets=[*assets, *specs],
         asset_checks=checks,
-        jobs=[*jobs, *tagging, *restoring],
-        schedules=plan_schedules(plan, jobs),
+        jobs=[*exporting, *jobs, *tagging, *restoring],
+        schedules=schedules,
         sensors=sensors,
-    )
-    return kept if plan.source_asset else dg.Definitions.merge(_exporting(plan, configuration, spark_key), kept)
-
-
-def _exporting(plan: Plan, configuration: Configuration, spark_key: str) -> dg.Definitions:
-    """Return the definitions that export a plan's database."""
-    job = export_job(plan)
-    with accepting_unstable_parts():
-        assets = [_schema(plan, spark_key)]
-        if not plan.schema_only:
-            assets += [_chunks(plan, spark_key), _untimed_tables(plan, spark_key)]
-    source = source_spec(plan, configuration.kind(plan.source))
-    return dg.Definitions(assets=[*assets, source], jobs=[job], schedules=export_schedules(plan, job))
-
-
-def _chunk_asset(plan: Plan, name: str, spark_key: str, **settings: Any) -> AssetDecorator:
-    """Return the decorator of an asset whose output the IO manager writes as chunks."""
-    return plan_asset(
-        plan,
-        name,
-        kinds={"pyspark", plan.format},
-        required_resource_keys={SNAPSHOTS, spark_key},
-        deps=[asset_key(plan, "schema")],
-        io_manager_key=IO_MANAGER,
-        metadata={"location": plan.to, "dagster/uri": plan.to, PLAN: plan.name},
-        **settings,
     )
 
 
@@ -256,12 +234,21 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
     return schema
 
 
-def _chunks(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
-    @_chunk_asset(
+def _chunk_assets(plan: Plan, spark_key: str) -> list[dg.AssetsDefinition]:
+    """Return the assets `chunks` and `untimed_tables`, whose output the IO manager writes as chunks."""
+    shared: dict[str, Any] = {
+        "kinds": {"pyspark", plan.format},
+        "required_resource_keys": {SNAPSHOTS, spark_key},
+        "deps": [asset_key(plan, "schema")],
+        "io_manager_key": IO_MANAGER,
+        "metadata": {"location": plan.to, "dagster/uri": plan.to, PLAN: plan.name},
+    }
+
+    @plan_asset(
         plan,
         "chunks",
-        spark_key,
         **when_closed(plan),
+        **shared,
         partitions_def=partitions_of(plan),
         backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run),
         description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
@@ -270,33 +257,27 @@ def _chunks(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         with showing_failures():
             return chosen_chunks(context, plan, config)
 
-    return chunks
-
-
-def _untimed_tables(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
-    @_chunk_asset(
+    @plan_asset(
         plan,
         "untimed_tables",
-        spark_key,
         **when_windows_are(plan),
+        **shared,
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Chunk 0: tables without a time index, and rows whose time is NULL or infinite.",
     )
     def untimed_tables(config: ChunkConfig) -> ChunkScans:
         return ChunkScans((UNTIMED_CHUNK,), config.replace or plan.kind == "continuous")
 
-    return untimed_tables
-
-
-def _upstream_of_manifest(plan: Plan) -> list[dg.AssetDep]:
-    if plan.schema_only:
-        return [dg.AssetDep(asset_key(plan, "schema"))]
-    windows, *others = chunk_assets(plan)
-    every_window = dg.AssetDep(asset_key(plan, windows), partition_mapping=dg.AllPartitionMapping())
-    return [every_window, *(dg.AssetDep(asset_key(plan, name)) for name in others)]
+    return [chunks, untimed_tables]
 
 
 def _manifest(plan: Plan) -> dg.AssetsDefinition:
+    every_window = dg.AllPartitionMapping()
+    upstream = [
+        dg.AssetDep(asset_key(plan, name), partition_mapping=every_window if name == "chunks" else None)
+        for name in (["schema"] if plan.schema_only else chunk_assets(plan))
+    ]
+
     @plan_asset(
         plan,
         "manifest",
@@ -304,7 +285,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         **fresh(plan),
         kinds={"json"},
         required_resource_keys={SNAPSHOTS},
-        deps=_upstream_of_manifest(plan),
+        deps=upstream,
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
         metadata={"dagster/uri": plan.to},
@@ -328,7 +309,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             chunks = len(state.counted_chunks())
             with recording_damage(context, plan, store), snapshots.counting("sealing", chunks, context.log.info):
                 sealed = snapshots.seal(plan.name, depth, failed_chunks(context.instance, plan))
-            if config.tags(plan) and (tag := plan.retention.tag) is not None:
+            tags = plan.dagster.automation if config.create_due_tag is None else config.create_due_tag
+            if tags and (tag := plan.retention.tag) is not None:
                 catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
                 if create_due_tag(catalog, tag.rule):
                     show_tags(context, plan, catalog.state, store.uri)

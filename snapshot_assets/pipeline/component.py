@@ -184,7 +184,10 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
             PlanError: A plan is wrong, or contradicts another component of the project; or a variable that is not set
                 has the kind of a database.
         """
-        path = _file_of(context)
+        number = getattr(context.component_path, "instance_key", None)
+        path = context.path / "defs.yaml" if context.path.is_dir() else context.path
+        if number:  # it is not the first in the file
+            path = path.with_name(f"{path.name}[{number}]")
         configuration = self._configuration(path)
         configuration.require_kinds()
         place = (context.project_root, context.defs_module_name)
@@ -209,7 +212,15 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
                 changed = translate(spec, plan)
             except PlanError as error:
                 raise PlanError(f"{path}: translation of {spec.key.to_user_string()}: {error}.") from None
-            _require_own_attributes(spec, changed, path)
+            wrong = [name for name in _OWN_ATTRIBUTES if getattr(spec, name) != getattr(changed, name)]
+            old, new = spec.metadata, changed.metadata
+            wrong += [f"metadata {name}" for name in _OWN_METADATA if old.get(name) != new.get(name)]
+            if wrong:
+                raise PlanError(
+                    f"{path}: translation changes {', '.join(wrong)} of {spec.key.to_user_string()}, on which the"
+                    " plan's jobs and checks rely; change other attributes. A key begins with what the plan's dagster:"
+                    " {key_prefix: …} has."
+                )
             return changed
 
         with accepting_unstable_parts():
@@ -226,24 +237,6 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
             raise PlanError(f"{path}: there is no plan; write plan with its fields, or configuration with a path.")
         inline["plans"] = {self.plan.get("name", "plan"): self.plan}
         return configuration_of(inline, path, os.environ, deferred=DEFERRED)
-
-
-def _file_of(context: dg.ComponentLoadContext) -> Path:
-    """Return the file of a component, as messages name it; with its number, unless it is the first in the file."""
-    path, number = context.path, getattr(context.component_path, "instance_key", None)
-    file = path / "defs.yaml" if path.is_dir() else path
-    return file.with_name(f"{file.name}[{number}]") if number else file
-
-
-def _require_own_attributes(spec: dg.AssetSpec, changed: dg.AssetSpec, path: Path) -> None:
-    """Refuse a translation that changes what the plan's jobs, checks, events and IO manager rely on."""
-    wrong = [name for name in _OWN_ATTRIBUTES if getattr(spec, name) != getattr(changed, name)]
-    wrong += [f"metadata {name}" for name in _OWN_METADATA if spec.metadata.get(name) != changed.metadata.get(name)]
-    if wrong:
-        raise PlanError(
-            f"{path}: translation changes {', '.join(wrong)} of {spec.key.to_user_string()}, on which the plan's jobs"
-            " and checks rely; change other attributes. A key begins with what the plan's dagster: {key_prefix: …} has."
-        )
 
 
 @dataclass

@@ -15,8 +15,14 @@ from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import NameRule
-from snapshot_assets.pipeline.assets.check_results import FOUND_BY_SEAL, record_report, record_written, recording_damage
-from snapshot_assets.pipeline.assets.checks import failed_chunks, suspects_all
+from snapshot_assets.pipeline.assets.checks import (
+    FOUND_BY_SEAL,
+    failed_chunks,
+    record_report,
+    record_written,
+    recording_damage,
+    suspects_all,
+)
 from snapshot_assets.pipeline.assets.replicas import record_replicated, replica_metadata
 from snapshot_assets.pipeline.assets.tables import report_tables, warn_of_misplaced
 from snapshot_assets.pipeline.assets.tags import show_tags
@@ -78,12 +84,6 @@ def run_recorded(
 ) -> _Result:
     """Do some work in this process as a run of an instance; raises the error of the work as it is.
 
-    Args:
-        instance: The instance that records the run.
-        job: Name of the job whose run it is shown as.
-        run_id: The run's id.
-        work: Does the work, in the run's only step.
-
     Raises:
         KeyboardInterrupt: The run was interrupted.
     """
@@ -119,13 +119,7 @@ def run_recorded(
 
 
 class ExportRecorder:
-    """Reports an export or a copy in a step, as the plan's assets report them in their own runs.
-
-    Args:
-        context: The step.
-        plan: The plan.
-        names: How its source compares names.
-    """
+    """Reports an export or a copy in a step, as the plan's assets report them in their own runs."""
 
     def __init__(self, context: dg.OpExecutionContext, plan: Plan, names: NameRule) -> None:
         self._context, self._plan, self._names = context, plan, names

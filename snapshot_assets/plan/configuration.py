@@ -53,11 +53,14 @@ class StorageByScheme(BaseModel):
 
     def of(self, location: Location) -> StoreOptions | None:
         """Return the options of a location: those of the longest URI that it lies below, else those of its scheme."""
-        above = [root for root in map(_root, self.locations) if _lies_below(location, root)]
-        if above:
-            nearest = max(above, key=lambda root: len(root.segments))
-            return next(options for uri, options in self.locations.items() if _root(uri) == nearest)
-        return getattr(self, location.scheme, None)
+        nearest: StoreOptions | None = getattr(self, location.scheme, None)
+        most = -1
+        for root, options in ((_root(uri), options) for uri, options in self.locations.items()):
+            same_bucket = (location.scheme, location.bucket) == (root.scheme, root.bucket)
+            lies_below = same_bucket and location.segments[: len(root.segments)] == root.segments
+            if lies_below and len(root.segments) > most:
+                nearest, most = options, len(root.segments)
+        return nearest
 
     @field_validator("s3", "gs", "azblob", "oss")
     @classmethod
@@ -69,11 +72,6 @@ class StorageByScheme(BaseModel):
 
 def _root(uri: str) -> Location:
     return parse_location(uri, allow_root=True)
-
-
-def _lies_below(location: Location, root: Location) -> bool:
-    same_bucket = (location.scheme, location.bucket) == (root.scheme, root.bucket)
-    return same_bucket and location.segments[: len(root.segments)] == root.segments
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,14 @@ class Configuration:
         Raises:
             PlanError: A part of the prefix is not a name in Dagster.
         """
-        return replace(self, plans=tuple(_with_key_prefix(plan, key_prefix) for plan in self.plans))
+        plans = []
+        for plan in self.plans:
+            own = plan.dagster
+            if key_prefix and not own.key_prefix:
+                fields = {name: getattr(own, name) for name in own.model_fields_set}
+                plan = plan.changed(dagster=fields | {"key_prefix": key_prefix})
+            plans.append(plan)
+        return replace(self, plans=tuple(plans))
 
     def source(self, reference: DatabaseReference | str) -> DatabaseAddress:
         """Return the address of the database that an alias or a URI names.
@@ -138,7 +143,8 @@ class Configuration:
         """
         address = self._written_source(DatabaseReference.parse(reference))
         if isinstance(address, UnsetAddress):
-            users = [plan.name for plan in self.plans if address.alias in _aliases(plan)]
+            databases = {plan.name: (plan.source, plan.target, plan.scratch) for plan in self.plans}
+            users = [name for name, used in databases.items() if address.alias in {each.alias for each in used if each}]
             raise needed_error(users, address.problems, self.path)
         return address
 
@@ -163,7 +169,12 @@ class Configuration:
         for plan in self.plans:
             for named in filter(None, (plan.source, plan.target, plan.scratch)):
                 kind, unset = self.kind(named), self.unset([named])
-                problems += map(unknown_kind, unset) if kind is None else unset if kind == "asset" else ()
+                for problem in unset if kind in (None, "asset") else ():
+                    scheme = f"such as {problem.path[-1]}: postgresql://${{…}}"
+                    text = (
+                        f"{problem.message} where definitions load, or write the kind of database before it, {scheme}"
+                    )
+                    problems.append(problem._replace(message=text) if kind is None else problem)
         if problems:
             raise plan_error(self._file, dict.fromkeys(problems))  # plans may share an alias
 
@@ -253,29 +264,10 @@ class Configuration:
         return str(self.path) if self.path else f"the configuration (no {DEFAULT_FILE} was found)"
 
 
-def _aliases(plan: Plan) -> set[str]:
-    return {each.alias for each in (plan.source, plan.target, plan.scratch) if each is not None}
-
-
 def unknown_plan(file: str, name: str, plans: Collection[str]) -> PlanError:
     """Return the error that a file has no plan of a name; names similar ones, or without plans where one comes from."""
     advice = f" Name another file with --config or {CONFIG_VARIABLE}, or write a plan with `snapshots init`."
     return PlanError(f"{file} has no plan {name!r}. {suggestion(name, plans)}{'' if plans else advice}")
-
-
-def _with_key_prefix(plan: Plan, key_prefix: tuple[str, ...]) -> Plan:
-    own = plan.dagster
-    if own.key_prefix or not key_prefix:
-        return plan
-    fields = {name: getattr(own, name) for name in own.model_fields_set}
-    return plan.changed(dagster=fields | {"key_prefix": key_prefix})
-
-
-NO_SOURCE = "duckdb:///dev/null"
-"""Source of a plan that is made for a call that reads no source; it is nobody's target.
-
-What stands for a database that lacks variables lies below it, each by its own name.
-"""
 
 
 @dataclass(frozen=True)
@@ -323,25 +315,9 @@ class UnsetOptions(StoreOptions):
 
 
 def needed_error(plans: Iterable[str], problems: Iterable[Problem], file: Path | None = None) -> PlanError:
-    """Return the error of a run that needs variables which are not set.
-
-    Args:
-        plans: Names of the plans that need them.
-        problems: The fields that refer to them.
-        file: The configuration's file, if it has one.
-    """
+    """Return the error of a run that needs variables which are not set."""
     found, names = tuple(problems), [repr(name) for name in plans]
     who = f"plan {names[0]} needs" if len(names) == 1 else f"plans {', '.join(names)} need"
     who = who if names else "this call needs"
     head = f"{who} variables of the environment" + (f" to which {file} refers:" if file else ":")
     return PlanError("\n  ".join([head, *map(str, found)]), problems=found)
-
-
-def unknown_kind(problem: Problem) -> Problem:
-    """Return the mistake of a database whose kind has a variable that is not set; Dagster's definitions depend on it.
-
-    Args:
-        problem: The database's field, and the variable that it refers to.
-    """
-    remedy = f"or write the kind of database before it, such as {problem.path[-1]}: postgresql://${{…}}"
-    return problem._replace(message=f"{problem.message} where definitions load, {remedy}")

@@ -49,26 +49,15 @@ _KEY = re.compile(r"[^\s/]+(/[^\s/]+)*")
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s]+\.[^@\s]+", re.ASCII)
 
 
-def _is_name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is not a name in Dagster; write letters, digits and _")
-    return text
+def _matching(pattern: re.Pattern[str], otherwise: str) -> AfterValidator:
+    """Return the annotation of a text that matches a pattern."""
 
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(f"{text!r} {otherwise}")
+        return text
 
-def _is_owner(text: str) -> str:
-    if not _OWNER.fullmatch(text):
-        raise ValueError(f"{text!r} is no owner; write an email address, or team:NAME")
-    return text
-
-
-def _fits_cron(text: str) -> bool:
-    """Return whether a text has cron's five fields, each with values that it can have."""
-    fields = text.split()
-    return len(fields) == len(_CRON) and all(
-        _fits_field(part, *bounds)
-        for field, bounds in zip(fields, _CRON, strict=True)
-        for part in field.lower().split(",")
-    )
+    return AfterValidator(check)
 
 
 def _fits_field(part: str, least: int, greatest: int, names: str) -> bool:
@@ -108,8 +97,9 @@ def _as_texts(tables: bool | tuple[TableName, ...] | None) -> bool | list[str] |
     return [table_text(each) for each in tables] if isinstance(tables, tuple) else tables
 
 
-Name = Annotated[str, AfterValidator(_is_name)]
-Owner = Annotated[str, AfterValidator(_is_owner)]
+_Name = Annotated[str, _matching(_NAME, "is not a name in Dagster; write letters, digits and _")]
+_Owner = Annotated[str, _matching(_OWNER, "is no owner; write an email address, or team:NAME")]
+_Key = Annotated[str, _matching(_KEY, "is no key of an asset; write sealed, or a key such as staging/ready")]
 Tags = Annotated[dict[str, str], AfterValidator(_is_tag)]
 TableAssets = Annotated[
     bool | tuple[TableName, ...] | None,
@@ -124,9 +114,9 @@ class DagsterFields(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    group: Name | None = Field(None, description="Group of the assets; by default the plan's name.")
-    key_prefix: tuple[Name, ...] = Field((), description="Parts of the assets' keys before the plan's name.")
-    owners: tuple[Owner, ...] = Field((), description="Owners of the assets: email addresses, or `team:NAME`.")
+    group: _Name | None = Field(None, description="Group of the assets; by default the plan's name.")
+    key_prefix: tuple[_Name, ...] = Field((), description="Parts of the assets' keys before the plan's name.")
+    owners: tuple[_Owner, ...] = Field((), description="Owners of the assets: email addresses, or `team:NAME`.")
     tags: Tags = Field(default_factory=dict, description="Tags of the assets.")
     pool: Annotated[str, Field(pattern=r"^\S+$")] = Field(
         "snapshots", description="Concurrency pool of the assets, such as one for all plans of a database."
@@ -154,7 +144,7 @@ class DagsterFields(BaseModel):
         description="Share of the data files that `<plan>_verify` hashes, another one each day, such as `5%`; by"
         " default up to 1 GiB of the newest state.",
     )
-    restore_on: str | None = Field(
+    restore_on: _Key | None = Field(
         None,
         description="What starts `restored`: `sealed`, a new seal at the location, whoever made it; or the key of an"
         " asset, such as `staging/ready`.",
@@ -175,7 +165,11 @@ class DagsterFields(BaseModel):
     @field_validator("export_cron", "verify_cron", "drill_cron")
     @classmethod
     def _is_cron(cls, text: str | None) -> str | None:
-        if text is not None and not _fits_cron(text):
+        if text is None:
+            return None
+        fields = text.lower().split()
+        parts = [(part, bounds) for field, bounds in zip(fields, _CRON, strict=False) for part in field.split(",")]
+        if len(fields) != len(_CRON) or not all(_fits_field(part, *bounds) for part, bounds in parts):
             raise ValueError(f"{text!r} is no cron expression; write its five fields, such as '15 2 * * *'")
         return text
 
@@ -186,13 +180,6 @@ class DagsterFields(BaseModel):
             raising_value_errors(parse_share)(text)
             if (depth := info.data.get("verify_depth", "sample")) != "sample":
                 raise ValueError(f"verify_sample has no effect with verify_depth: {depth}; remove one of them")
-        return text
-
-    @field_validator("restore_on")
-    @classmethod
-    def _is_key(cls, text: str | None) -> str | None:
-        if text is not None and not _KEY.fullmatch(text):
-            raise ValueError(f"{text!r} is no key of an asset; write sealed, or a key such as staging/ready")
         return text
 
     def check_for_query(self, *, scheduled: bool) -> None:

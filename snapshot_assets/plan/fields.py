@@ -20,10 +20,19 @@ from pydantic import (
 )
 
 from snapshot_assets.databases.open import default_alias
+from snapshot_assets.databases.protocol.query import Query, parse_query
 from snapshot_assets.databases.selection.hidden import parse_mask
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.header import ASSET_SOURCE, FileFormat
-from snapshot_assets.format.names import ColumnPath, check_pattern, column_text, parse_column, parse_table, table_text
+from snapshot_assets.format.names import (
+    ColumnPath,
+    check_pattern,
+    column_text,
+    parse_column,
+    parse_table,
+    table_of,
+    table_text,
+)
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import (
     duration_text,
@@ -101,6 +110,21 @@ def parsed(parse: Callable[[Any], Any]) -> BeforeValidator:
     return BeforeValidator(raising_value_errors(parse))
 
 
+def query_of(name: str, text: str) -> Query | None:
+    """Return the query of a plan; None if it names a table."""
+    return None if table_of(text) is not None else Query(name, text)
+
+
+def is_windowed(query: str) -> bool:
+    """Return whether a query names the bounds of a window."""
+    return table_of(query) is None and Query("query", query).windowed
+
+
+def _checked_query(query: str) -> str:
+    """Return a query as it runs, or the table that it names."""
+    return query if table_of(query) is not None else parse_query(query)
+
+
 def _is_positive(length: timedelta) -> timedelta:
     if not length:
         raise ValueError(f"{duration_text(length)} is no time; write one such as 12h or 30d, or leave it out")
@@ -115,8 +139,15 @@ Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration
 PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
 FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json"), _TEXT]
 Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json"), _TEXT]
-MaskSql = Annotated[str, parsed(parse_mask)]
+QueryText = Annotated[str, AfterValidator(raising_value_errors(_checked_query))]
 TablePattern = Annotated[str, parsed(check_pattern), _TEXT]
 ColumnOfTable = Annotated[ColumnPath, parsed(parse_column), PlainSerializer(column_text, when_used="json"), _TEXT]
+Masks = Annotated[
+    dict[ColumnOfTable, Annotated[str, parsed(parse_mask)]], AfterValidator(lambda masks: dict(sorted(masks.items())))
+]
+SORTED = AfterValidator(lambda names: tuple(sorted(names)))
+UNORDERED = AfterValidator(lambda names: tuple(sorted(set(names))))
+"""The same selection is the same plan, however it is written."""
+
 Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str), _TEXT]
 Storage = Annotated[StoreOptions, WrapValidator(lambda value, handler: raising_value_errors(handler)(value))]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from snapshot_assets.databases.asset import key_of
 from snapshot_assets.databases.convert.renaming import Renaming
@@ -31,21 +31,25 @@ from snapshot_assets.format.relations import Carrier
 from snapshot_assets.format.units import MAX_FILE_SIZE
 from snapshot_assets.plan.dagster_fields import DagsterFields
 from snapshot_assets.plan.fields import (
+    SORTED,
+    UNORDERED,
     ColumnOfTable,
     Duration,
     FileSize,
     FormatOptions,
-    MaskSql,
+    Masks,
+    QueryText,
     Reference,
     Storage,
     Table,
     TablePattern,
     Time,
     is_asset,
+    is_windowed,
+    query_of,
 )
 from snapshot_assets.plan.location_template import changes_with_time
-from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
-from snapshot_assets.plan.queries import checked_query, is_windowed, query_of
+from snapshot_assets.plan.problems import plan_error, problems_of
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.plan.rules import RULES, NotOf, check_kind_of_query
 from snapshot_assets.plan.spark_settings import SparkSettings
@@ -54,10 +58,9 @@ MAX_PARALLELISM = 64
 """Most chunks that are processed in parallel."""
 MAX_TASKS = 1024
 """Most tasks of a chunk."""
+DEFAULT_FILE_SIZE = 256 << 20
 
 _Name = Annotated[str, Field(min_length=1)]
-_SORTED = AfterValidator(lambda names: tuple(sorted(set(names))))
-"""The same selection is the same plan, however it is written."""
 
 
 class Plan(BaseModel):
@@ -95,7 +98,7 @@ class Plan(BaseModel):
         " query's rows.",
         validate_default=True,
     )
-    query: Annotated[str, AfterValidator(raising_value_errors(checked_query))] | None = Field(
+    query: Annotated[QueryText | None, BeforeValidator(check_kind_of_query)] = Field(
         None,
         description="What a plan of kind `query` copies: a table, or SQL that reads. SQL that names `:start` and"
         " `:end` is copied by windows.",
@@ -108,23 +111,23 @@ class Plan(BaseModel):
         description="Column of the query by whose ranges several tasks read it: an integer, date, timestamp or uuid.",
     )
     schema_only: Annotated[bool, NotOf.QUERIES] = Field(False, description="Export the schema and no rows.")
-    schemas: Annotated[tuple[_Name, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+    schemas: Annotated[tuple[_Name, ...], UNORDERED, NotOf.QUERIES, NotOf.ASSETS] = Field(
         (), description="Schemas to export; empty for all.", examples=["[public, sales]"]
     )
-    tables: Annotated[tuple[Table, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+    tables: Annotated[tuple[Table, ...], UNORDERED, NotOf.QUERIES, NotOf.ASSETS] = Field(
         (), description="Tables to export; empty for all.", examples=["[public.trips, sales.orders]"]
     )
-    exclude_tables: Annotated[tuple[TablePattern, ...], _SORTED, NotOf.QUERIES, NotOf.ASSETS] = Field(
+    exclude_tables: Annotated[tuple[TablePattern, ...], UNORDERED, NotOf.QUERIES, NotOf.ASSETS] = Field(
         (),
         description="Tables and views to leave out: patterns in which `*` and `?` stand for any text and character.",
         examples=["[public.audit, '*.tmp_*']"],
     )
-    exclude_columns: Annotated[tuple[ColumnOfTable, ...], _SORTED] = Field(
+    exclude_columns: Annotated[tuple[ColumnOfTable, ...], UNORDERED] = Field(
         (),
         description="Columns to leave out, with the keys, checks and views that need them.",
         examples=["[public.users.password]"],
     )
-    mask: Annotated[dict[ColumnOfTable, MaskSql], AfterValidator(lambda mask: dict(sorted(mask.items())))] = Field(
+    mask: Masks = Field(
         default_factory=dict,
         description="SQL of the source that is exported in place of a column's values; the manifest shows it.",
         examples=["{public.users.email: md5(email)}"],
@@ -184,7 +187,7 @@ class Plan(BaseModel):
     )
     manifest: Annotated[
         tuple[Literal["redshift", "snowflake"], ...],
-        AfterValidator(lambda names: tuple(sorted(names))),
+        SORTED,
         NotOf.SNAPSHOTS,
     ] = Field(
         (),
@@ -248,7 +251,7 @@ class Plan(BaseModel):
         examples=["{header: true, delimiter: ';', compression: zstd}"],
     )
     max_file_size: Annotated[FileSize, NotOf.SCHEMAS] = Field(
-        256 << 20, description="Size at which a data file is closed: from 16MiB, csv and json from 64KiB."
+        DEFAULT_FILE_SIZE, description="Size at which a data file is closed: from 16MiB, csv and json from 64KiB."
     )
     seal_verify: Literal["new", "full"] = Field(
         "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GiB), or all."
@@ -274,12 +277,6 @@ class Plan(BaseModel):
         except ValidationError as error:
             problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "spark"))
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
-
-    @field_validator("query", mode="before")
-    @classmethod
-    def _check_kind(cls, query: object, info: ValidationInfo) -> object:
-        check_kind_of_query(query, info)
-        return query
 
     @field_validator("*")
     @classmethod

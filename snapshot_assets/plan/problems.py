@@ -101,11 +101,12 @@ def _message(detail: Any, path: tuple[str, ...], outermost: type[BaseModel], sec
         case "unexpected_keyword_argument":
             return f"is not a storage option. {suggestion(path[-1], STORE_OPTIONS)}"
     expected = detail["msg"].replace("Input should be", "should be").replace("valid tuple", "list")
-    return f"{expected}{'' if path[:1] and path[0] in secret else _found(detail['input'])}{examples}"
-
-
-def _found(value: object) -> str:
-    if not isinstance(value, _SCALARS):
-        return f", found a {type(value).__name__}"
-    text = repr(value)
-    return f", found {text}" if len(text) <= _LONGEST_SHOWN else f", found a text of {len(text):,} characters"
+    if path[:1] and path[0] in secret:
+        return f"{expected}{examples}"
+    found = detail["input"]
+    text = repr(found)
+    if not isinstance(found, _SCALARS):
+        text = f"a {type(found).__name__}"
+    elif len(text) > _LONGEST_SHOWN:
+        text = f"a text of {len(text):,} characters"
+    return f"{expected}, found {text}{examples}"

@@ -39,6 +39,7 @@ plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts stay texts: 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -56,7 +57,6 @@ from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.plan.configuration import (
     CONFIG_VARIABLE,
     DEFAULT_FILE,
-    NO_SOURCE,
     Configuration,
     StorageByScheme,
     UnsetAddress,
@@ -76,18 +76,11 @@ DATABASES = ("source", "target", "scratch")
 _OF_DATABASES = (*DATABASES, "restore_exclude_tables", "map_schemas", "map_tables", "verify_first", "dagster")
 """Fields of a plan that need its databases."""
 
+_NO_SOURCE = "duckdb:///dev/null"
+"""Source of a plan that is read without its databases; it is nobody's target.
 
-def location_part(tree: object, name: str, path: Path) -> object:
-    """Return the part of a parsed file that says where a plan's snapshots are, and how they are kept.
-
-    Raises:
-        PlanError: There is no such plan.
-    """
-    written = _written_plan(tree, name, path)
-    if isinstance(written, dict):
-        written = {field: value for field, value in written.items() if field not in _OF_DATABASES}
-        written["source"] = NO_SOURCE
-    return {"storage": tree.get("storage") if isinstance(tree, dict) else None, "plans": {name: written}}
+What stands for a database that lacks variables lies below it, each by its own name.
+"""
 
 
 @dataclass(frozen=True)
@@ -103,36 +96,6 @@ class Needed:
     plan: str | None = None
     fields: Collection[str] = ()
     aliases: Collection[str] = ()
-
-    def part_of(self, tree: object, path: Path) -> object:
-        """Return the part of a parsed file: of its plans, only the one that the call needs.
-
-        Raises:
-            PlanError: There is no such plan.
-        """
-        plans = {} if self.plan is None else {self.plan: _written_plan(tree, self.plan, path)}
-        return tree | {"plans": plans} if isinstance(tree, dict) else tree
-
-    def check(self, configuration: Configuration) -> Configuration:
-        """Return the configuration of that part, if the variables of all databases are set that the call opens.
-
-        Raises:
-            PlanError: A variable is not set; the message lists every such database.
-        """
-        opened = [DatabaseReference(alias) for alias in self.aliases if alias in configuration.sources]
-        if self.plan is not None:
-            plan = configuration.plan(self.plan)
-            opened += [each for field in self.fields if (each := getattr(plan, field)) is not None]
-        if problems := configuration.unset(opened):
-            raise plan_error(str(configuration.path), problems)
-        return configuration
-
-
-def _written_plan(tree: object, name: str, path: Path) -> object:
-    plans = tree.get("plans") if isinstance(tree, dict) else None
-    if not isinstance(plans, dict) or name not in plans:
-        raise unknown_plan(str(path), name, plans if isinstance(plans, dict) else ())
-    return plans[name]
 
 
 FOLDER_VARIABLE = "CONFIG_DIR"
@@ -178,24 +141,42 @@ def load_configuration(
         reason = error.strerror if isinstance(error, OSError) else error
         raise PlanError(f"cannot read the configuration {file}{how}: {reason}; name a readable YAML file") from None
     known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
-    tree = parse_yaml(text, str(file))
+    tree = _part(parse_yaml(text, str(file)), file, storage_only, location_of, needed)
     deferred = DEFERRED if not complete else () if needed is None else ("databases",)
+    configuration = configuration_of(tree, file, known, deferred=deferred)
+    if needed is not None:
+        opened = [DatabaseReference(alias) for alias in needed.aliases if alias in configuration.sources]
+        if needed.plan is not None:
+            plan = configuration.plan(needed.plan)
+            opened += [each for field in needed.fields if (each := getattr(plan, field)) is not None]
+        if problems := configuration.unset(opened):
+            raise plan_error(str(file), problems)
+    return configuration
+
+
+def _part(tree: object, file: Path, storage_only: bool, location_of: str | None, needed: Needed | None) -> object:
+    """Return the part of a parsed file that a call needs; see `load_configuration`."""
+    name = needed.plan if needed is not None and location_of is None else location_of
+    sections = tree if isinstance(tree, dict) else {}
+    plans = sections.get("plans")
+    plans = plans if isinstance(plans, dict) else {}
+    if name is not None and name not in plans:
+        raise unknown_plan(str(file), name, plans)
     if location_of is not None:
-        tree = location_part(tree, location_of, file)
-    elif needed is not None:
-        return needed.check(configuration_of(needed.part_of(tree, file), file, known, deferred=deferred))
-    elif storage_only and isinstance(tree, dict):
-        tree = {name: section for name, section in tree.items() if name == "storage" or name not in _SECTIONS}
-    return configuration_of(tree, file, known, deferred=deferred)
+        written = plans[location_of]
+        if isinstance(written, dict):
+            written = {field: value for field, value in written.items() if field not in _OF_DATABASES}
+            written["source"] = _NO_SOURCE
+        return {"storage": sections.get("storage"), "plans": {location_of: written}}
+    if needed is not None and isinstance(tree, dict):
+        return tree | {"plans": {} if name is None else {name: plans[name]}}
+    if storage_only and isinstance(tree, dict):
+        return {name: section for name, section in tree.items() if name == "storage" or name not in _SECTIONS}
+    return tree
 
 
 def parse_configuration(text: str, path: Path, environment: Mapping[str, str]) -> Configuration:
     """Parse the YAML text of a configuration, all of whose variables must be set.
-
-    Args:
-        text: The YAML.
-        path: The file, for messages.
-        environment: Values of references.
 
     Raises:
         PlanError: The text is wrong; the message lists every mistake.
@@ -241,28 +222,19 @@ class _Reader:
         sources = dict(self._sources(self._section(("sources",), sections.get("sources")) or {}))
         storage = self._storage(self._section(("storage",), sections.get("storage")) or {})
         plans = tuple(self._plans(self._section(("plans",), sections.get("plans")) or {}))
-        self._check_aliases(plans, sections.get("sources"))
-        spark = self._spark(sections.get("spark"))
-        return Configuration({**sources, **self._unset}, storage, plans, path, spark)
-
-    def _spark(self, section: object) -> dict[str, str]:
+        aliases = sections.get("sources")
+        known = list(aliases) if isinstance(aliases, dict) else []  # whether or not the source is valid
+        for plan, role in itertools.product(plans, DATABASES):
+            reference: DatabaseReference | None = getattr(plan, role)
+            if reference and reference.uri is None and reference.alias not in {*known, *self._unset}:
+                text = f"{reference.alias!r} is not among sources. {suggestion(reference.alias, known)}"
+                self._report(("plans", plan.name, role), text)
+        spark, written = dict[str, str](), sections.get("spark")
         try:
-            return parse_spark_settings(self._references.resolve(("spark",), {} if section is None else section))
+            spark = parse_spark_settings(self._references.resolve(("spark",), {} if written is None else written))
         except PlanError as error:
             self._report(("spark",), str(error))
-            return {}
-
-    def _check_aliases(self, plans: tuple[Plan, ...], sources: object) -> None:
-        """Report aliases in plans that `sources` lacks, whether or not the source is valid."""
-        known = list(sources) if isinstance(sources, dict) else []
-        for plan in plans:
-            for role in DATABASES:
-                reference: DatabaseReference | None = getattr(plan, role)
-                if reference and reference.uri is None and reference.alias not in {*known, *self._unset}:
-                    self._report(
-                        ("plans", plan.name, role),
-                        f"{reference.alias!r} is not among sources. {suggestion(reference.alias, known)}",
-                    )
+        return Configuration({**sources, **self._unset}, storage, plans, path, spark)
 
     def _section(self, path: tuple[str, ...], tree: object) -> dict[str, object] | None:
         """Return a mapping with texts as keys, None if it is something else; an empty section is an empty mapping."""
@@ -315,7 +287,7 @@ class _Reader:
         if not problems:
             return None
         start = self._references.known_start(str(written))
-        unset = UnsetAddress(alias, f"{NO_SOURCE}/{alias}", start=start, problems=problems)
+        unset = UnsetAddress(alias, f"{_NO_SOURCE}/{alias}", start=start, problems=problems)
         try:
             unset.kind  # noqa: B018 - raises
         except UnknownSourceError as error:
@@ -340,26 +312,22 @@ class _Reader:
         problems = self._references.unset(path, written) if "storage" in self._deferred else ()
         return UnsetOptions(problems=problems) if problems else self._references.resolve(path, written)
 
-    def _field(self, plan: str, field: str, written: object) -> object:
-        """Return the value of a plan's field."""
-        path = ("plans", plan, field)
-        if field == "storage":
-            return self._store_options(path, written)
-        if field in DATABASES:
-            alias = ".".join(path)
-            unset = self._unset_address(alias, path, written)
-            if unset is not None:
-                self._unset[alias] = unset
-                return DatabaseReference(alias)
-        return self._references.resolve(path, written)
-
     def _plans(self, section: dict[str, object]) -> Iterator[Plan]:
         for name, written in section.items():
             path = ("plans", name)
             given = self._section(path, written)
             if given is None:
                 continue
-            fields = {field: self._field(name, field, value) for field, value in given.items()}
+            fields: dict[str, Any] = {}
+            for field, value in given.items():
+                alias = ".".join((*path, field))
+                if field == "storage":
+                    fields[field] = self._store_options((*path, field), value)
+                elif field in DATABASES and (unset := self._unset_address(alias, (*path, field), value)) is not None:
+                    self._unset[alias] = unset
+                    fields[field] = DatabaseReference(alias)
+                else:
+                    fields[field] = self._references.resolve((*path, field), value)
             if fields.pop("name", name) != name:
                 self._report((*path, "name"), f"differs from the plan's key {name!r}; remove it")
             try:

@@ -45,14 +45,12 @@ TimeOfDay = Annotated[
 ]
 
 
-class _Fields(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
 _KEEP = "Number of newest {} of which the newest one stays, in UTC, as `restic forget --keep-{}` counts."
 
 
-class _Calendar(_Fields):
+class _Calendar(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
     keep_daily: int | None = Field(None, ge=1, description=_KEEP.format("days", "daily"))
     keep_weekly: int | None = Field(None, ge=1, description=_KEEP.format("ISO weeks", "weekly"))
     keep_monthly: int | None = Field(None, ge=1, description=_KEEP.format("months", "monthly"))

@@ -23,10 +23,9 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import MIN_FILE_SIZE, MIN_TEXT_SIZE, duration_text, parse_file_size, time_text
 from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan.dagster_fields import DagsterFields
-from snapshot_assets.plan.fields import DatabaseReference, FormatOptions, is_asset
+from snapshot_assets.plan.fields import DatabaseReference, FormatOptions, is_asset, is_windowed
 from snapshot_assets.plan.location_template import changes_with_time, check_location, is_template
 from snapshot_assets.plan.problems import raising_value_errors
-from snapshot_assets.plan.queries import is_windowed
 from snapshot_assets.storage.location import parse_location
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)
@@ -84,15 +83,11 @@ def _is_location(to: str, _: ValidationInfo) -> None:
 
 
 @_rule("target", "scratch")
-def _is_a_database(reference: DatabaseReference | None, _: ValidationInfo) -> None:
+def _is_another_database(reference: DatabaseReference | None, info: ValidationInfo) -> None:
     if is_asset(reference):
         raise ValueError("is a Dagster asset, which can only be a source; write a database")
-
-
-@_rule("target")
-def _is_not_the_source(target: DatabaseReference | None, info: ValidationInfo) -> None:
-    if target is not None and target == info.data.get("source"):
-        raise ValueError(f"{target} is the source itself; a restore goes into another database")
+    if info.field_name == "target" and reference is not None and reference == info.data.get("source"):
+        raise ValueError(f"{reference} is the source itself; a restore goes into another database")
 
 
 @_rule("kind")
@@ -103,8 +98,11 @@ def _suits_location_and_target(kind: str, info: ValidationInfo) -> None:
         raise ValueError("a copy of a query has no target or scratch; `snapshots import --from` restores it")
 
 
-def check_kind_of_query(query: object, info: ValidationInfo) -> None:
-    """Refuse a query of a plan of another kind, and a plan of kind `query` without one, before the query is parsed."""
+def check_kind_of_query(query: object, info: ValidationInfo) -> object:
+    """Return a query; refuse one of a plan of another kind, and a missing one of a plan of kind `query`.
+
+    Its text is parsed afterwards.
+    """
     if info.data.get("kind") != "query":
         if query is not None:
             raise ValueError("only a plan of kind: query has one; write kind: query, or remove it")
@@ -112,6 +110,7 @@ def check_kind_of_query(query: object, info: ValidationInfo) -> None:
         raise ValueError("needs a database as its source, which a Dagster asset is not")
     elif query is None:
         raise ValueError("is missing; write schema.table or SQL that reads")
+    return query
 
 
 @_rule("split_by")
@@ -126,12 +125,7 @@ def _has_a_schema(schema_only: bool, info: ValidationInfo) -> None:
         raise ValueError("a Dagster asset has no schema of its own to export; remove it")
 
 
-@_rule("tables")
-def _within_schemas(tables: tuple[TableName, ...], info: ValidationInfo) -> None:
-    _require_selected(tables, info.data.get("schemas", ()), ())
-
-
-@_rule("time_columns", "carriers", "exclude_columns", "mask")
+@_rule("tables", "time_columns", "carriers", "exclude_columns", "mask")
 def _of_selected_tables(named: Iterable[Any], info: ValidationInfo) -> None:
     _require_exported((key.table if isinstance(key, ColumnPath) else key for key in named), info)
 
@@ -239,14 +233,10 @@ def _is_alone(single_file: bool, info: ValidationInfo) -> None:
         raise ValueError("contradicts :start and :end in the query: each window has files of its own. Remove it")
 
 
-@_rule("map_schemas")
-def _names_schemas(names: dict[str, str], _: ValidationInfo) -> None:
-    raising_value_errors(Renaming.of)(names.items())
-
-
-@_rule("map_tables")
-def _names_tables(names: dict[TableName, TableName], _: ValidationInfo) -> None:
-    raising_value_errors(partial(Renaming.of, ()))(names.items())
+@_rule("map_schemas", "map_tables")
+def _gives_each_a_name_of_its_own(names: dict[Any, Any], info: ValidationInfo) -> None:
+    of = partial(Renaming.of, ()) if info.field_name == "map_tables" else Renaming.of
+    raising_value_errors(of)(names.items())
 
 
 @_rule("restore_exclude_tables", "map_schemas", "map_tables", "verify_first")
@@ -298,35 +288,25 @@ def _outlasts_clocks(grace: timedelta, _: ValidationInfo) -> None:
 
 
 @_rule("dagster")
-def _has_databases_to_restore_into(dagster: DagsterFields, info: ValidationInfo) -> None:
-    if dagster.restore_on is not None and info.data.get("target") is None:
+def _has_what_it_acts_on(dagster: DagsterFields, info: ValidationInfo) -> None:
+    fields, shown = info.data, dagster.table_assets
+    if dagster.restore_on is not None and fields.get("target") is None:
         raise ValueError("restore_on needs a target to restore into; write target, or remove it")
-    own = "/".join((*dagster.key_prefix, info.data.get("name", "")))
+    own = "/".join((*dagster.key_prefix, fields.get("name", "")))
     if dagster.restore_on in (f"{own}/restored", f"{own}/target"):
         raise ValueError(f"restore_on: {dagster.restore_on} is what a restore makes; write sealed, or another asset")
-    if dagster.drill_cron is not None and info.data.get("scratch") is None:
+    if dagster.drill_cron is not None and fields.get("scratch") is None:
         raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
-
-
-@_rule("dagster")
-def _has_effects(dagster: DagsterFields, info: ValidationInfo) -> None:
-    if (query := info.data.get("query")) is not None:
-        dagster.check_for_query(scheduled=is_windowed(query) and not changes_with_time(info.data.get("to", "")))
-    if dagster.automation and info.data.get("late_windows"):
+    if (query := fields.get("query")) is not None:
+        dagster.check_for_query(scheduled=is_windowed(query) and not changes_with_time(fields.get("to", "")))
+    if dagster.automation and fields.get("late_windows"):
         raise ValueError(
             "automation: true exports no late_windows again; remove automation and turn the export schedule on,"
             " which does, or remove late_windows and let windows wait with lag"
         )
-
-
-@_rule("dagster")
-def _has_tables_to_show(dagster: DagsterFields, info: ValidationInfo) -> None:
-    shown = dagster.table_assets
-    if not shown:
-        return
-    if info.data.get("schema_only"):
+    if shown and fields.get("schema_only"):
         raise ValueError("table_assets has no effect with schema_only: true; remove it")
-    if shown is True and not info.data.get("tables"):
+    if shown is True and not fields.get("tables"):
         raise ValueError(
             "table_assets: true needs the names of the tables, for which definitions do not ask the source; write"
             " table_assets: [schema.table, …], or list them in tables"
@@ -335,17 +315,12 @@ def _has_tables_to_show(dagster: DagsterFields, info: ValidationInfo) -> None:
 
 
 def _require_exported(tables: Iterable[TableName], info: ValidationInfo) -> None:
-    """Refuse tables that the other fields of a plan select no rows of."""
-    named = list(tables)
-    _require_selected(named, info.data.get("schemas", ()), info.data.get("tables", ()))
-    _require_kept(named, info.data.get("exclude_tables", ()))
-
-
-def _require_selected(tables: Iterable[TableName], schemas: Sequence[str], selected: Sequence[TableName]) -> None:
-    """Refuse tables outside the selected schemas or tables, whatever database compares their names."""
-    selection = Selection(tuple(schemas), tuple(selected), names=NameRule.CASE_IGNORED)
-    for table in tables:
-        raising_value_errors(lambda name: require_selected(name, selection))(table)
+    """Refuse tables that the other fields of a plan select no rows of, whatever database compares their names."""
+    named, fields = list(tables), info.data
+    selected = Selection(tuple(fields.get("schemas", ())), tuple(fields.get("tables", ())), names=NameRule.CASE_IGNORED)
+    for table in named:
+        raising_value_errors(lambda name: require_selected(name, selected))(table)
+    _require_kept(named, fields.get("exclude_tables", ()))
 
 
 def _require_kept(tables: Iterable[TableName], patterns: Sequence[str]) -> None:

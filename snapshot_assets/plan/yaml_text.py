@@ -89,11 +89,6 @@ class References:
 def resolved_option(option: str, text: str, environment: Mapping[str, str]) -> str:
     """Return the value of an option of a call with its references replaced, as in a configuration.
 
-    Args:
-        option: The option, such as `--source`.
-        text: Its value.
-        environment: Values of references.
-
     Raises:
         PlanError: A variable is not set, or a reference names none.
     """
@@ -139,10 +134,6 @@ for _tag, _pattern, _first in (
 
 def parse_yaml(text: str, name: str) -> object:
     """Parse a YAML text.
-
-    Args:
-        text: The text.
-        name: The file, for messages.
 
     Raises:
         PlanError: The YAML is invalid, or a key is repeated; names the line.

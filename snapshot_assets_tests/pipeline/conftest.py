@@ -1,25 +1,44 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from snapshot_assets_tests.pipeline.project import Project, open_project
+from snapshot_assets_tests.pipeline.project import Make, Project, open_project
 
 
 @pytest.fixture
-def make_project(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Project]]:
+def make_project(spark: SparkSession, tmp_path: Path) -> Iterator[Make]:
     """Make a project whose runs share the test run's Spark session."""
     with ExitStack() as stack:
         yield lambda **fields: stack.enter_context(open_project(tmp_path, **fields))
 
 
 @pytest.fixture
-def project(make_project: Callable[..., Project]) -> Project:
+def project(make_project: Make) -> Project:
     return make_project()
+
+
+@pytest.fixture
+def copied(exported: Project, make_project: Make) -> Make:
+    """Make a project with a copy of the sealed location of `exported`."""
+
+    def make(**fields: Any) -> Project:
+        project = make_project(**fields)
+        exported.copy_location(project)
+        return project
+
+    return make
+
+
+@pytest.fixture
+def restoring(copied: Make) -> Project:
+    """A project with a copy of a sealed location, and an empty target."""
+    return copied(target="copy")
 
 
 @pytest.fixture(scope="module")

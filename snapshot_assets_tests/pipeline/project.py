@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -40,6 +40,12 @@ START = datetime(2013, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 ROWS = (24, 24, 0, 24, 24, 24)
 """Rows of table `readings` on each day."""
+
+Make = Callable[..., "Project"]
+"""Makes a project with fields of its plan."""
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+"""Run config that prints errors only."""
 
 RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
@@ -145,8 +151,8 @@ class Project:
                 tags=dict(zip(RANGE_TAGS, (keys[0], keys[-1]), strict=True)) if keys else {},
                 run_config={
                     "ops": {f"{self.plan.name}__{name}": {"config": given} for name, given in config.items()},
-                    "loggers": {"console": {"config": {"log_level": "ERROR"}}},
-                },
+                }
+                | QUIET,
                 raise_on_error=False,
             )
         )
@@ -193,6 +199,10 @@ class Project:
         """Return the newest result of a check without partitions."""
         return self._evaluations(asset, check)[None]
 
+    def data_file(self, chunk: int) -> Path:
+        """Return the first file of a chunk."""
+        return self.location / next(self.state().live_files(chunk)).file.path
+
     def copy_location(self, into: Project) -> None:
         """Copy the snapshots to another project's location."""
         shutil.copytree(self.location, into.location)
@@ -220,9 +230,16 @@ class Project:
         (self.location / "data" / str(chunk)).unlink()
 
 
+def flip(path: Path) -> None:
+    """Change one byte in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 def run_job(project: Project, name: str, ops: dict[str, Any], **options: Any) -> dg.ExecuteInProcessResult:
     """Run a job of the plan, with the run config of its ops."""
-    config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+    config = {"ops": ops} | QUIET
     job = project.definitions().resolve_job_def(name)
     return job.execute_in_process(instance=project.instance, run_config=config, **options)
 

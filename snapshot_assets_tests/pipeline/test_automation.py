@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,9 +12,8 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 
 from snapshot_assets.pipeline.dagster.dagster_internals import accepting_unstable_parts
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets_tests.pipeline.project import DAY, START, Project
+from snapshot_assets_tests.pipeline.project import DAY, START, Make, Project, flip
 from snapshot_assets_tests.pipeline.test_exports import tick
-from snapshot_assets_tests.pipeline.test_verification import data_file, flip
 
 DAGSTER = {"automation": True, "fresh_for": "2d", "owners": ["team:data"], "tags": {"tier": "gold"}, "group": "vault"}
 MINUTE = timedelta(minutes=1)
@@ -37,7 +35,7 @@ def asked(project: Project, cursor: Any = None, at: datetime | None = None) -> t
 
 
 @pytest.mark.slow
-def test_what_is_missing_is_exported_and_sealed_once_it_is_whole(make_project: Callable[..., Project]) -> None:
+def test_what_is_missing_is_exported_and_sealed_once_it_is_whole(make_project: Make) -> None:
     project = make_project(durable=True, dagster=DAGSTER)
     found, cursor = asked(project)
     assert found == {"schema": 1, "chunks": 6, "untimed_tables": 1}
@@ -46,7 +44,7 @@ def test_what_is_missing_is_exported_and_sealed_once_it_is_whole(make_project: C
     found, cursor = asked(project, cursor)
     assert found == {"chunks": 1}
     assert project.run("chunks", keys=project.keys[5:]).success
-    flip(data_file(project, 2))
+    flip(project.data_file(2))
     assert project.run_checks("chunks", keys=project.keys[1:2]).success
     found, cursor = asked(project, cursor)
     assert found == {}  # a check of one partition failed
@@ -57,7 +55,7 @@ def test_what_is_missing_is_exported_and_sealed_once_it_is_whole(make_project: C
     assert asked(project, cursor)[0] == {}
 
 
-def test_the_sensor_says_what_holds_a_seal_and_a_replica_back(make_project: Callable[..., Project]) -> None:
+def test_the_sensor_says_what_holds_a_seal_and_a_replica_back(make_project: Make) -> None:
     project = make_project(dagster=DAGSTER, replicate_to="file:///nowhere/at/all")
     sensor = project.definitions().get_repository_def().get_sensor_def("demo_automation_sensor")
     assert sensor.description == (
@@ -73,7 +71,7 @@ def materialized(project: Project, asset: str, *keys: str | None) -> None:
         project.instance.report_runless_asset_event(dg.AssetMaterialization(project.key(asset), partition=key))
 
 
-def test_what_failed_is_exported_again_when_an_hour_begins(make_project: Callable[..., Project]) -> None:
+def test_what_failed_is_exported_again_when_an_hour_begins(make_project: Make) -> None:
     project = make_project(dagster=DAGSTER)
     materialized(project, "schema", None)
     materialized(project, "untimed_tables", None)
@@ -89,7 +87,7 @@ def test_what_failed_is_exported_again_when_an_hour_begins(make_project: Callabl
     assert asked(project, cursor, at=NOON + 70 * MINUTE)[0] == {"manifest": 1}
 
 
-def test_a_seal_that_failed_is_tried_again_when_an_hour_begins(make_project: Callable[..., Project]) -> None:
+def test_a_seal_that_failed_is_tried_again_when_an_hour_begins(make_project: Make) -> None:
     project = make_project(dagster=DAGSTER)
     for asset in ("schema", "untimed_tables"):
         materialized(project, asset, None)
@@ -103,7 +101,7 @@ def test_a_seal_that_failed_is_tried_again_when_an_hour_begins(make_project: Cal
         assert found == again
 
 
-def test_chunk_0_is_exported_again_with_new_windows_and_before_their_seal(make_project: Callable[..., Project]) -> None:
+def test_chunk_0_is_exported_again_with_new_windows_and_before_their_seal(make_project: Make) -> None:
     project = make_project(kind="continuous", end_time=None, dagster=DAGSTER)
     first, second, third = project.keys[:3]
     found, cursor = asked(project, at=START + 2 * DAY)
@@ -126,7 +124,7 @@ def test_chunk_0_is_exported_again_with_new_windows_and_before_their_seal(make_p
     assert asked(project, cursor, at=START + 3 * DAY + 2 * MINUTE)[0] == {}
 
 
-def test_a_window_is_requested_once_its_lag_is_over(make_project: Callable[..., Project]) -> None:
+def test_a_window_is_requested_once_its_lag_is_over(make_project: Make) -> None:
     project = make_project(kind="continuous", end_time=None, lag="15m", dagster=DAGSTER)
     _, cursor = asked(project, at=START + 0.5 * DAY)
     requests = []
@@ -136,7 +134,7 @@ def test_a_window_is_requested_once_its_lag_is_over(make_project: Callable[..., 
     assert requests == [None, None, 1]
 
 
-def test_assets_have_what_the_plan_says(make_project: Callable[..., Project]) -> None:
+def test_assets_have_what_the_plan_says(make_project: Make) -> None:
     project = make_project(dagster=DAGSTER | {"key_prefix": ["a", "b"]})
     graph = project.definitions().get_repository_def().asset_graph
     keys = {key.path[-1]: key for key in graph.materializable_asset_keys}
@@ -156,7 +154,7 @@ def test_without_them_nothing_is_automatic(project: Project) -> None:
         assert graph.get(key).freshness_policy is None
 
 
-def test_tags_of_a_rule_may_be_older_than_seals_by_its_interval(make_project: Callable[..., Project]) -> None:
+def test_tags_of_a_rule_may_be_older_than_seals_by_its_interval(make_project: Make) -> None:
     project = make_project(dagster={"fresh_for": "2d"}, retention={"tag": {"create_interval": "7d"}})
     graph = project.definitions().get_repository_def().asset_graph
     windows = {}
@@ -168,9 +166,7 @@ def test_tags_of_a_rule_may_be_older_than_seals_by_its_interval(make_project: Ca
 
 
 @pytest.mark.parametrize("status", ["stopped", "running"])
-def test_each_plan_has_a_sensor_of_its_own_for_its_conditions(
-    make_project: Callable[..., Project], status: str
-) -> None:
+def test_each_plan_has_a_sensor_of_its_own_for_its_conditions(make_project: Make, status: str) -> None:
     dagster = DAGSTER | {"default_status": status}
     project = make_project(dagster=dagster, replicate_to="s3://second/demo", target="copy")
     project.more_plans = [
@@ -205,9 +201,7 @@ def turn_sensor(project: Project, status: InstigatorStatus) -> None:
 
 
 @pytest.mark.parametrize("status", ["stopped", "running"])
-def test_what_is_due_is_requested_by_the_sensor_or_by_the_schedule(
-    make_project: Callable[..., Project], status: str
-) -> None:
+def test_what_is_due_is_requested_by_the_sensor_or_by_the_schedule(make_project: Make, status: str) -> None:
     project = make_project(durable=True, dagster={"automation": True, "default_status": status})
     schedule = project.definitions().get_repository_def().get_schedule_def("demo_export_schedule")
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
@@ -220,7 +214,7 @@ def test_what_is_due_is_requested_by_the_sensor_or_by_the_schedule(
     assert tick(project) == by_sensor
 
 
-def test_automation_creates_the_tag_that_is_due(make_project: Callable[..., Project]) -> None:
+def test_automation_creates_the_tag_that_is_due(make_project: Make) -> None:
     project = make_project(dagster=DAGSTER, retention={"tag": {"create_interval": "1d"}})
     assert project.run("schema", "chunks", "untimed_tables", keys=project.keys, with_checks=False).success
     assert project.run("manifest", with_checks=False).success  # as the sensor launches it, without run config

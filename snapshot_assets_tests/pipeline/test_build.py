@@ -19,10 +19,7 @@ from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
-from snapshot_assets_tests.pipeline.project import ROOT, ROWS, write_project
-
-QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
-
+from snapshot_assets_tests.pipeline.project import QUIET, ROOT, ROWS, write_project
 
 asked: list[str] = []
 
@@ -44,9 +41,10 @@ def orders() -> None:
     """An asset of the project."""
 
 
-def definitions_of(project, **given):
+def definitions_of(project, *plans, **given):
+    """Build the definitions of plans of a project, by default of its own."""
     sources = {alias: DatabaseAddress(alias, uri) for alias, uri in project.sources.items()}
-    return build_definitions(Configuration(sources, plans=(project.plan,)), **given)
+    return build_definitions(Configuration(sources, plans=plans or (project.plan,)), **given)
 
 
 def test_plans_join_a_project_with_its_own_executor_and_spark_session(project):
@@ -127,36 +125,26 @@ def test_the_session_may_have_another_key(project):
 def test_a_key_prefix_goes_before_the_plans_that_have_none(project, key_prefix):
     own = project.plan.changed(name="own", to=project.plan.to + "2", dagster={"key_prefix": ["mine"]})
     owned = project.plan.changed(name="owned", to=project.plan.to + "3", dagster={"owners": ["team:data"]})
-    sources = {alias: DatabaseAddress(alias, uri) for alias, uri in project.sources.items()}
-    configuration = Configuration(sources, plans=(project.plan, own, owned))
     resources = {"pyspark": OwnSpark(spark_config={})}
-    graph = build_definitions(configuration, key_prefix=key_prefix, resources=resources).resolve_asset_graph()
+    built = definitions_of(project, project.plan, own, owned, key_prefix=key_prefix, resources=resources)
+    graph = built.resolve_asset_graph()
     prefixes = {tuple(key.path[:-1]) for key in graph.get_all_asset_keys()}
     assert prefixes == {("lake", "demo"), ("mine", "own"), ("lake", "owned")}
     assert graph.get(dg.AssetKey(["lake", "owned", "chunks"])).owners == ("team:data",)
 
 
-def assets_of(configuration: Configuration) -> dict[str, dg.AssetsDefinition]:
-    """Return the assets that a plan executes, by the last part of their keys."""
-    definitions = build_definitions(configuration, resources={"pyspark": OwnSpark(spark_config={})})
-    return {each.key.path[-1]: each for each in definitions.assets if isinstance(each, dg.AssetsDefinition)}
-
-
-def test_assets_are_in_the_pool_of_their_plan(project):
-    sources = {alias: DatabaseAddress(alias, uri) for alias, uri in project.sources.items()}
-    pooled = project.plan.changed(dagster={"pool": "shop/database"})
-    for plan, pool in ((project.plan, "snapshots"), (pooled, "shop/database")):
-        assert {each.op.pool for each in assets_of(Configuration(sources, plans=(plan,))).values()} == {pool}
-
-
-def test_a_seal_is_described_as_the_plan_has_it(project):
-    sources = {alias: DatabaseAddress(alias, uri) for alias, uri in project.sources.items()}
-    full = project.plan.changed(seal_verify="full")
-    for plan, hashed in ((project.plan, "Hashes the files that no seal has verified"), (full, "Hashes all files.")):
-        assets = assets_of(Configuration(sources, plans=(plan,)))
-        specs = {name: assets[name].get_asset_spec() for name in ("manifest", "chunks", "untimed_tables")}
-        assert hashed in specs["manifest"].description
-        assert {spec.metadata["dagster/uri"] for spec in specs.values()} == {plan.to}
+def test_assets_have_the_pool_location_and_seal_of_their_plan(project):
+    other = project.plan.changed(dagster={"pool": "shop/database"}, seal_verify="full")
+    for plan, pool, hashed in (
+        (project.plan, "snapshots", "Hashes the files that no seal has verified"),
+        (other, "shop/database", "Hashes all files."),
+    ):
+        built = definitions_of(project, plan, resources={"pyspark": OwnSpark(spark_config={})})
+        assets = {each.key.path[-1]: each for each in built.assets if isinstance(each, dg.AssetsDefinition)}
+        assert {each.op.pool for each in assets.values()} == {pool}
+        specs = [assets[name].get_asset_spec() for name in ("manifest", "chunks", "untimed_tables")]
+        assert hashed in specs[0].description
+        assert {spec.metadata["dagster/uri"] for spec in specs} == {plan.to}
 
 
 @pytest.mark.parametrize(

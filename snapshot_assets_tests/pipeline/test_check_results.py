@@ -10,7 +10,7 @@ from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 
 from snapshot_assets.pipeline.dagster import dagster_internals
 from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events
-from snapshot_assets_tests.pipeline.project import Project, run_job
+from snapshot_assets_tests.pipeline.project import Project, flip, run_job
 
 EXPORTED = ("schema", "chunks", "untimed_tables", "manifest")
 VERIFY = "demo_verify_location"
@@ -28,13 +28,6 @@ def current(project: Project, asset: str, check: str = "file_checksums") -> dict
         for info in infos
         if info.is_current and info.latest_execution_status.value in passed
     }
-
-
-def flip(project: Project, chunk: int) -> None:
-    path = project.location / next(project.state().live_files(chunk)).file.path
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 def green(project: Project, but: int | None = None) -> dict[str | None, bool]:
@@ -70,16 +63,14 @@ def test_an_export_leaves_no_check_grey(project: Project, results: list[Any]) ->
     assert shown["hashed_bytes"] == next(project.state().live_files(1)).file.bytes
 
 
-def test_the_assets_alone_leave_no_check_grey(project: Project) -> None:
-    """As the command runs them."""
-    assert project.run(*EXPORTED, keys=project.keys, with_checks=False).success
+@pytest.mark.parametrize("with_checks", [False, True])
+def test_assets_leave_no_check_grey_and_each_result_is_stored_once(
+    project: Project, results: list[Any], with_checks: bool
+) -> None:
+    """The command runs them without checks."""
+    assert project.run(*EXPORTED, keys=project.keys, with_checks=with_checks).success
     assert current(project, "chunks") == green(project)
     assert all(current(project, "manifest", name) == {None: True} for name in OF_MANIFEST)
-
-
-def test_a_run_with_checks_stores_each_result_once(project: Project, results: list[Any]) -> None:
-    assert project.run(*EXPORTED, keys=project.keys).success
-    assert current(project, "chunks") == green(project)
     assert len(results) == len(project.keys) + 1 + len(OF_MANIFEST)
 
 
@@ -113,13 +104,11 @@ def test_the_materializations_of_more_partitions_than_dagster_fetches_at_once_ar
     assert len(set(ids)) == 5
 
 
-@pytest.mark.parametrize("found_by", ["verification", "check", "seal"])
+@pytest.mark.parametrize("found_by", ["check", "seal"])
 def test_damage_turns_a_partition_red_and_its_repair_turns_it_green(project: Project, found_by: str) -> None:
     assert project.run(*EXPORTED, keys=project.keys, with_checks=False).success
-    flip(project, 5)
-    if found_by == "verification":
-        assert not verify(project)
-    elif found_by == "check":
+    flip(project.data_file(5))
+    if found_by == "check":
         assert project.run_checks("chunks", keys=project.keys[4:5]).success
     else:
         assert not project.run("manifest", config={"manifest": {"verify": "full"}}, with_checks=False).success
@@ -132,9 +121,9 @@ def test_damage_turns_a_partition_red_and_its_repair_turns_it_green(project: Pro
 
 def test_damage_that_is_gone_by_itself_turns_green_by_the_next_seal(project: Project) -> None:
     assert project.run(*EXPORTED, keys=project.keys, with_checks=False).success
-    flip(project, 5)
+    flip(project.data_file(5))
     assert project.run_checks("chunks", keys=project.keys[4:5]).success
-    flip(project, 5)  # back again, as a store's own repair does
+    flip(project.data_file(5))  # back again, as a store's own repair does
     assert project.run("manifest", with_checks=False).success
     assert current(project, "chunks") == green(project)
 

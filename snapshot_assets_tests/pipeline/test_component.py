@@ -21,7 +21,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.documents.blocks import blocks
-from snapshot_assets_tests.pipeline.project import ROOT
+from snapshot_assets_tests.pipeline.project import QUIET, ROOT
 
 # Dagster's own calls, when it loads a project's folder.
 pytestmark = [
@@ -33,7 +33,6 @@ FLIGHTS = """
 CREATE TABLE flights AS SELECT TIMESTAMPTZ '2013-01-01 00:00:00Z' + i * INTERVAL '1 hour' AS time_hour,
 CASE WHEN i % 3 = 0 THEN 'AA' ELSE 'UA' END AS carrier, i::DOUBLE AS arr_delay FROM range(168) AS s(i)
 """
-QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 PYPROJECT = '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{name}"\n'
 PLAN = """
 type: snapshot_assets.SnapshotPlan
@@ -137,7 +136,12 @@ def test_the_example_exports_a_window_and_stores_what_its_own_asset_makes_of_it(
 def test_a_component_loads_without_the_variables_of_its_database_and_storage(wrong) -> None:
     text = plan().replace("duckdb:///shop.duckdb", "postgresql://reader:${SNAPSHOTS_TEST_UNSET}@db/shop")
     stored = "  storage: {s3: {profile: '${SNAPSHOTS_TEST_UNSET}'}}\n"
-    defs = wrong(text.replace("file:///srv", "s3://backups") + stored, plan("stock", alias="stock"))
+    encoded = plan("stock", alias="stock").replace(
+        '"duckdb:///shop.duckdb"', "{uri: 'postgresql://h', encoding: latin1}"
+    )
+    defs = wrong(text.replace("file:///srv", "s3://backups") + stored, encoded)
+    assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}  # shared by both components
+    assert {"shop", "stock"} <= {key.path[0] for key in defs.resolve_asset_graph().get_all_asset_keys()}
     dg.Definitions.validate_loadable(defs)
     with dg.DagsterInstance.ephemeral() as instance:
         job = defs.resolve_job_def("shop_verify")
@@ -146,33 +150,6 @@ def test_a_component_loads_without_the_variables_of_its_database_and_storage(wro
     description = str(step.step_failure_data.user_failure_data.description)
     assert "plan 'shop' needs" in description
     assert "storage.s3.profile: refers to the environment variable SNAPSHOTS_TEST_UNSET" in description
-
-
-def test_a_component_needs_the_kind_of_its_database(wrong) -> None:
-    with pytest.raises(Exception) as raised:  # noqa: PT011  # Dagster's own, around the error
-        wrong(plan().replace("duckdb:///shop.duckdb", "${SNAPSHOTS_TEST_UNSET}"))
-    assert "set SNAPSHOTS_TEST_UNSET where definitions load, or write the kind" in str(cause(raised.value))
-
-
-@pytest.mark.parametrize(
-    ("encoding", "message"), [("latin1", None), ("latin11", "is 'latin11', not an encoding of one")]
-)
-def test_a_source_in_a_component_may_have_an_encoding(wrong, encoding: str, message: str | None) -> None:
-    text = plan().replace('"duckdb:///shop.duckdb"', f"{{uri: 'postgresql://h/shop', encoding: {encoding}}}")
-    if message is None:
-        dg.Definitions.validate_loadable(wrong(text))
-        return
-    with pytest.raises(Exception) as raised:  # noqa: PT011  # Dagster's own, around the error
-        wrong(text)
-    assert f"sources.shop.encoding: {message}" in str(cause(raised.value))
-
-
-def test_components_of_one_project_share_its_resources(wrong) -> None:
-    defs = wrong(plan("shop"), plan("stock"))
-    assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}
-    dg.Definitions.validate_loadable(defs)
-    keys = {key.path[0] for key in defs.resolve_asset_graph().get_all_asset_keys()}
-    assert {"shop", "stock"} <= keys
 
 
 def test_a_project_with_a_spark_session_of_its_own_names_it(wrong) -> None:
@@ -242,6 +219,14 @@ def test_the_documented_translation(wrong, tmp_path: Path) -> None:
         ),
         ([plan() + "  configuration: snapshots.yaml\n"], "remove the other attributes"),
         (["type: snapshot_assets.SnapshotPlan\nattributes: {}\n"], "there is no plan; write plan with its fields"),
+        (
+            [plan().replace("duckdb:///shop.duckdb", "${SNAPSHOTS_TEST_UNSET}")],
+            "set SNAPSHOTS_TEST_UNSET where definitions load, or write the kind",
+        ),
+        (
+            [plan().replace('"duckdb:///shop.duckdb"', "{uri: 'postgresql://h/shop', encoding: latin11}")],
+            "sources.shop.encoding: is 'latin11', not an encoding of one",
+        ),
         ([plan().replace("2025-01-03", "2024-01-03")], "end_time"),
         ([plan().replace("source: shop", "source: shup")], "'shup' is not among sources"),
         ([plan().replace("start_time", "begin")], "begin"),

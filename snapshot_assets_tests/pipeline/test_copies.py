@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ import duckdb
 import pytest
 
 from snapshot_assets.pipeline.automation import exports
-from snapshot_assets_tests.pipeline.project import DAY, ROWS, START, Project, run_job
+from snapshot_assets_tests.pipeline.project import DAY, ROWS, START, Make, Project, run_job
 from snapshot_assets_tests.pipeline.test_exports import closed, tick
 
 COPY: dict[str, Any] = {
@@ -34,7 +33,7 @@ def copied(project: Project) -> dict[str | None, int]:
 
 @pytest.mark.slow
 def test_the_schedule_copies_what_is_due_and_late_windows_again(
-    make_project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
+    make_project: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project(durable=True, late_windows=1, **COPY)
     with closed(monkeypatch, 2):
@@ -54,9 +53,7 @@ def test_the_schedule_copies_what_is_due_and_late_windows_again(
 
 
 @pytest.mark.slow
-def test_run_config_chooses_windows_of_a_copy(
-    make_project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_config_chooses_windows_of_a_copy(make_project: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_project(**COPY)
     with closed(monkeypatch, 0):
         assert copy(project).success  # no window has closed
@@ -73,9 +70,7 @@ def test_run_config_chooses_windows_of_a_copy(
     assert "use a longer chunk_time_window, or runs of at most 1 windows (chunks_per_run)" in line
 
 
-def test_the_schedule_waits_until_a_window_has_closed(
-    make_project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_schedule_waits_until_a_window_has_closed(make_project: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_project(durable=True, **COPY)
     with closed(monkeypatch, 0):
         assert tick(project, "demo_copy_schedule") == "No window of demo has closed yet, so there is nothing to copy."
@@ -83,7 +78,7 @@ def test_the_schedule_waits_until_a_window_has_closed(
         assert isinstance(tick(project, "demo_copy_schedule"), dg.RunRequest)
 
 
-def test_a_copy_by_windows_has_a_schedule_and_is_fresh_by_the_plan(make_project: Callable[..., Project]) -> None:
+def test_a_copy_by_windows_has_a_schedule_and_is_fresh_by_the_plan(make_project: Make) -> None:
     project = make_project(**COPY)
     repository = project.definitions().get_repository_def()
     [schedule] = repository.schedule_defs

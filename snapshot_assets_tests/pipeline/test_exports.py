@@ -18,11 +18,10 @@ from snapshot_assets.engine.export import chunks as engine_chunks
 from snapshot_assets.engine.export import run as engine_run
 from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline.assets import io_manager
-from snapshot_assets.pipeline.automation.exports import ExportConfig
 from snapshot_assets.pipeline.dagster import partitions
 from snapshot_assets.pipeline.dagster.runs import SILENT
 from snapshot_assets.plan import windows as plans
-from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Project, run_job
+from snapshot_assets_tests.pipeline.project import DAY, RANGE_TAGS, ROWS, START, Make, Project, flip, run_job
 
 CONTINUOUS = {"kind": "continuous", "end_time": None}
 
@@ -113,7 +112,7 @@ def test_the_schema_counts_as_materialised_when_windows_began_the_snapshot(proje
     assert len(project.instance.fetch_materializations(project.key("schema"), limit=9).records) == 1
 
 
-def test_windows_of_a_fixed_range_that_have_not_closed_are_warned_of(make_project: Any) -> None:
+def test_windows_of_a_fixed_range_that_have_not_closed_are_warned_of(make_project: Make) -> None:
     today = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - DAY / 2  # no window closes meanwhile
     project = make_project(start_time=today - DAY, end_time=today + 3 * DAY)
     assert project.run("chunks", keys=project.keys[:1], with_checks=False).success
@@ -134,22 +133,9 @@ def test_a_range_that_is_none_is_refused(project: Project) -> None:
         assert not any(chunk > 0 for chunk in project.state().chunks)
 
 
-@pytest.mark.slow
-def test_the_schedule_catches_up_and_then_has_nothing_to_do(make_project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = make_project(durable=True, **CONTINUOUS)
-    with closed(monkeypatch, 2):
-        assert requested(project).success
-        assert (len(project.state().windows()), project.state().sealed) == (2, True)
-        assert tick(project) == "Every closed window is exported and sealed."
-    with closed(monkeypatch, 5):  # it did not run for three days
-        assert requested(project).success
-        assert (len(project.state().windows()), project.state().sealed) == (5, True)
-        assert len(project.materialized("manifest")) == 1
-
-
 @pytest.mark.parametrize("late", [plans, engine_run])
 def test_a_window_that_closes_during_a_run_belongs_to_the_next(
-    make_project: Any, monkeypatch: pytest.MonkeyPatch, late: ModuleType
+    make_project: Make, monkeypatch: pytest.MonkeyPatch, late: ModuleType
 ) -> None:
     """Whichever part of the run reads the clock first."""
     project = make_project(durable=True, late_windows=1, **CONTINUOUS)
@@ -162,7 +148,7 @@ def test_a_window_that_closes_during_a_run_belongs_to_the_next(
         assert (len(project.state().windows()), project.state().sealed) == (days, True)
 
 
-def test_a_run_has_the_start_that_dagster_records(make_project: Any) -> None:
+def test_a_run_has_the_start_that_dagster_records(make_project: Make) -> None:
     """Its steps may run in processes of their own, some before midnight and some after it."""
     project, seen = make_project(durable=True), list[datetime]()
 
@@ -179,7 +165,7 @@ def test_a_run_has_the_start_that_dagster_records(make_project: Any) -> None:
 
 
 def test_coverage_warns_of_windows_that_closed_and_were_never_exported(
-    make_project: Any, monkeypatch: pytest.MonkeyPatch
+    make_project: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project(**CONTINUOUS)
     for days, passed in ((2, True), (3, True), (6, False)):
@@ -201,36 +187,33 @@ def test_coverage_warns_of_windows_that_closed_and_were_never_exported(
 
 
 @pytest.mark.slow
-def test_the_schedule_exports_late_windows_again(make_project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_schedule_catches_up_exports_late_windows_again_and_then_has_nothing_to_do(
+    make_project: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = make_project(durable=True, late_windows=2, **CONTINUOUS)
     with closed(monkeypatch, 4):
         assert requested(project).success
+        assert (len(project.state().windows()), project.state().sealed) == (4, True)
+        assert tick(project) == "Every closed window is exported and sealed."
     with duckdb.connect(str(project.database)) as connection:
         for day in (0, 2, 3):
             connection.execute(f"INSERT INTO readings VALUES ('{START + day * DAY + timedelta(hours=3)}', 1, -1)")
-    with closed(monkeypatch, 5):
+    with closed(monkeypatch, 6):  # it did not run for a day
         assert requested(project).success
     rows = {key: facts["dagster/partition_row_count"] for key, facts in project.materialized().items()}
-    assert rows == dict(zip(project.keys[:5], (ROWS[0], ROWS[1], 1, ROWS[3] + 1, ROWS[4]), strict=True))
-    assert project.state().sealed
+    assert rows == dict(zip(project.keys[:6], (ROWS[0], ROWS[1], 1, ROWS[3] + 1, *ROWS[4:]), strict=True))
+    assert (len(project.state().windows()), project.state().sealed) == (6, True)
 
 
-def test_no_run_is_requested_while_one_has_not_ended(make_project: Any) -> None:
-    project = make_project(durable=True)
-    job = project.definitions().resolve_job_def("demo_export")
-    run = project.instance.create_run_for_job(job)
-    found = tick(project)
-    assert isinstance(found, str)
-    assert found.startswith(f"Run {run.run_id} of demo_export has not ended; its last event was ")
-    assert "Force termination immediately" in found
-    project.instance.report_run_canceled(run)
-    assert isinstance(tick(project), dg.RunRequest)
-
-
-def test_a_run_whose_process_is_gone_is_no_longer_waited_for_after_hours_without_an_event(make_project: Any) -> None:
+def test_a_run_whose_process_is_gone_is_no_longer_waited_for_after_hours_without_an_event(make_project: Make) -> None:
     """A kill leaves the run as started; a run that goes on has new events, however long ago it started."""
     project = make_project(durable=True)
     instance, job = project.instance, project.definitions().resolve_job_def("demo_export")
+    waiting = instance.create_run_for_job(job)
+    found = str(tick(project))
+    assert found.startswith(f"Run {waiting.run_id} of demo_export has not ended; its last event was ")
+    assert "Force termination immediately" in found
+    instance.report_run_canceled(waiting)
     gone, alive = instance.create_run_for_job(job), instance.create_run_for_job(job)
     long_ago = (datetime.now(UTC) - SILENT - timedelta(minutes=1)).timestamp()
     for run in (gone, alive):
@@ -279,38 +262,20 @@ def test_the_events_of_a_commit_are_one_batch(project: Project, monkeypatch: pyt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["flipped", "missing", "receipt"])
-def test_a_damaged_partition_is_exported_again_and_others_are_skipped(
-    exported: Project, project: Project, damage: str
-) -> None:
-    exported.copy_location(project)
-    state = project.state()
-    path = project.location / next(state.live_files(5)).file.path
-    if damage == "receipt":
-        path = project.location / state.chunks[5].chunk.receipts[0].path
-    if damage == "flipped":
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
-    else:
-        path.unlink()
-    assert project.run("chunks", keys=project.keys[3:5], with_checks=False).success
-    facts = project.materialized()
-    assert facts[project.keys[3]]["status"] == "present"
-    assert "replace: true" in facts[project.keys[3]]["how_to_replace"]
-    [line] = [line for line in project.log() if line.startswith("Committed ")]
-    assert line.startswith("Committed chunk 5: ")
-    assert (facts[project.keys[4]]["status"], facts[project.keys[4]]["repaired"]) == ("repaired", "1")
-    assert facts[project.keys[3]]["dagster/partition_row_count"] == ROWS[3]
+def test_damaged_partitions_are_exported_again_and_others_are_skipped(copied: Make) -> None:
+    """A changed byte, a missing file, and a missing receipt."""
+    project = copied()
+    flip(project.data_file(1))
+    project.data_file(2).unlink()
+    (project.location / project.state().chunks[4].chunk.receipts[0].path).unlink()
+    assert project.run("chunks", keys=project.keys[:5], with_checks=False).success
+    facts = [project.materialized()[key] for key in project.keys[:5]]
+    assert [each["status"] for each in facts] == ["repaired", "repaired", "present", "repaired", "present"]
+    assert [each.get("repaired") for each in facts] == ["1", "1", None, "1", None]
+    assert "replace: true" in facts[4]["how_to_replace"]
+    assert facts[4]["dagster/partition_row_count"] == ROWS[4]
+    committed = [line for line in project.log() if line.startswith("Committed ")]
+    assert committed
+    assert not any("to 5: " in line or "chunk 5: " in line for line in committed)
     assert project.run("manifest").success
     assert project.checks("manifest", "files_intact") == {None: True}
-
-
-@pytest.mark.slow
-def test_many_windows_are_warned_of(make_project: Any) -> None:
-    project = make_project(chunk_time_window="1m", end_time=START + timedelta(minutes=2001))
-    result = export(project, windows=ExportConfig().windows)
-    assert result.success
-    assert any("This run exports 2,001 windows" in line for line in project.log())
-    assert len(project.materialized()) <= 1000  # as many as this test fetches
-    assert project.state().sealed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
@@ -21,7 +20,7 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
 )
 from snapshot_assets.pipeline.dagster.failures import as_failure
-from snapshot_assets_tests.pipeline.project import ROOT, Project
+from snapshot_assets_tests.pipeline.project import ROOT, Make
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def test_every_failure_has_a_remedy_of_its_kind(error: SnapshotError, remedy: st
 
 @pytest.mark.slow
 def test_a_failed_export_stays_what_is_shown_if_the_hints_fail_too(
-    make_project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
+    make_project: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*_: object) -> None:
         raise StoreUnavailableError("the bucket does not answer")
@@ -61,9 +60,7 @@ def test_a_failed_export_stays_what_is_shown_if_the_hints_fail_too(
     assert failure.description == "the bucket does not answer"
 
 
-def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_errors(
-    make_project: Callable[..., Project],
-) -> None:
+def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_errors(make_project: Make) -> None:
     [code] = re.findall(
         r"```python\n(@dg\.run_failure_sensor.*?)```", (ROOT / "docs/how-to/dagster-project.md").read_text(), re.DOTALL
     )
@@ -101,7 +98,7 @@ def test_the_sensor_of_the_documents_reports_a_failed_chunk_and_a_users_own_erro
     assert "Steps failed: ['crashes']" in crash
 
 
-def test_the_hook_of_the_documents_reports_a_step_that_failed(make_project: Callable[..., Project]) -> None:
+def test_the_hook_of_the_documents_reports_a_step_that_failed(make_project: Make) -> None:
     [code] = re.findall(
         r"```python\n(@dg\.failure_hook.*?)```", (ROOT / "docs/how-to/dagster-project.md").read_text(), re.DOTALL
     )
@@ -119,7 +116,7 @@ def test_the_hook_of_the_documents_reports_a_step_that_failed(make_project: Call
     assert len(text.splitlines()[-1]) > 20  # the remedy
 
 
-def test_checks_of_a_snapshot_that_is_gone_fail_with_a_remedy(make_project: Callable[..., Project]) -> None:
+def test_checks_of_a_snapshot_that_is_gone_fail_with_a_remedy(make_project: Make) -> None:
     project = make_project()
     assert project.run("schema", "chunks", "untimed_tables", "manifest", keys=project.keys, with_checks=False).success
     shutil.rmtree(project.location)

@@ -64,12 +64,11 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource, PySparkResource
 from pyspark.sql import DataFrame, functions
 
-from snapshot_assets import Configuration, Plan, build_definitions, partitions_of, spark_resource
+from snapshot_assets import Configuration, Plan, build_definitions, partitions_of
 
 kind, location = sys.argv[1:]
 settings = {"spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}
 sessions = {
-    "ours": lambda: spark_resource(),
     "lazy": lambda: LazyPySparkResource(spark_config=settings | {"spark.sql.session.timeZone": "Etc/UTC"}),
     "eager": lambda: PySparkResource(spark_config=settings),
 }
@@ -103,7 +102,7 @@ assert defs.resolve_job_def("run").execute_in_process(partition_key="2025-01-01T
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["ours", "lazy", "eager"])
+@pytest.mark.parametrize("kind", ["lazy", "eager"])
 def test_workers_of_a_users_own_asset_run_this_interpreter_whatever_resource_starts_the_session(
     kind: str, unactivated: dict[str, str], tmp_path: Path
 ) -> None:

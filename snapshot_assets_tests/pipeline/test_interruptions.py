@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
@@ -33,13 +32,6 @@ def test_an_export_leaves_no_thread(project: Project) -> None:
     result = project.run("chunks", keys=project.keys, with_checks=False)
     assert not result.success
     assert threads_of_jobs() == []
-
-
-@pytest.fixture
-def restoring(exported: Project, make_project: Callable[..., Project]) -> Project:
-    project = make_project(target="copy")
-    exported.copy_location(project)
-    return project
 
 
 @pytest.mark.slow

@@ -96,6 +96,8 @@ def test_a_dry_run_of_maintenance_touches_nothing(project: Project, writer: Writ
     }
     assert {name: facts["dry_run"].value for name, facts in done.items()} == dict.fromkeys(done, True)
     assert set(done) == {"compact", "checkpoint", "gc"}
+    assert (done["gc"]["objects"].value, done["gc"]["garbage"].records[0].data["object"]) == ("1", old)
+    assert not project.instance.fetch_observations(project.key("manifest"), limit=1).records
     assert {path: path.stat().st_mtime for path in project.location.rglob("*")} == before
 
 
@@ -108,14 +110,6 @@ def test_an_operation_that_the_plan_does_not_have_is_refused(project: Project, w
     assert project.failure(result).description == (
         "Plan 'demo' has no operation 'retention'; write some of compact, checkpoint, gc."
     )
-
-
-def test_a_dry_run_of_the_gc_job_touches_nothing(project: Project, writer: Writer, old: str) -> None:
-    before = {path: path.stat().st_mtime for path in project.location.rglob("*")}
-    found = maintain(project, "gc", dry_run=True)
-    assert (found["dry_run"], found["objects"], found["garbage"].records[0].data["object"]) == (True, "1", old)
-    assert not project.instance.fetch_observations(project.key("manifest"), limit=1).records
-    assert {path: path.stat().st_mtime for path in project.location.rglob("*")} == before
 
 
 def test_a_job_where_nothing_was_exported_fails_and_makes_nothing(project: Project) -> None:

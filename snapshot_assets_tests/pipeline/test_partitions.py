@@ -200,14 +200,3 @@ def test_a_schema_only_plan_has_no_windows_and_no_partitions():
 def test_an_open_range_has_no_partitions(fields, missing):
     with pytest.raises(PlanError, match=re.escape(missing)):
         partitions_of(_plan(**fields))
-
-
-def test_a_run_finds_the_windows_of_its_keys():
-    plan = _once(START, START + 3 * DAY, timedelta(hours=36))
-
-    @dg.asset(partitions_def=partitions_of(plan))
-    def chunks(context: dg.AssetExecutionContext) -> list[int]:
-        return [window_of(plan, key).id for key in context.partition_keys]
-
-    result = dg.materialize([chunks], partition_key="2013-01-02T12:00")
-    assert result.output_for_node("chunks") == [2]

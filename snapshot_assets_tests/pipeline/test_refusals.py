@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import duckdb
 
-from snapshot_assets_tests.pipeline.project import START, Project, run_job
+from snapshot_assets_tests.pipeline.project import START, Make, Project, run_job
 
 
 def export(project: Project) -> Any:
     return run_job(project, "demo_export", {}, raise_on_error=False)
 
 
-def test_values_and_rows_outside_fail_the_schema_step(make_project: Callable[..., Project]) -> None:
+def test_values_and_rows_outside_fail_the_schema_step(make_project: Make) -> None:
     project = make_project(fail_on_rows_outside=True)
     with duckdb.connect(str(project.database)) as connection:
         connection.execute("ALTER TABLE readings ADD COLUMN day DATE")
@@ -34,10 +33,14 @@ def test_values_and_rows_outside_fail_the_schema_step(make_project: Callable[...
     assert not project.location.exists()
 
 
-def test_a_manifest_reports_rows_outside_in_one_line(make_project: Callable[..., Project]) -> None:
+def test_a_manifest_reports_rows_outside_in_one_line(make_project: Make) -> None:
     project = make_project(end_time=START.replace(day=2), exclude_columns=["main.readings.value"])
     assert export(project).success
     [metadata] = project.materialized("manifest").values()
-    assert metadata["not_exported"].startswith("96 rows outside 2013-01-01T00:00:00Z … ")
+    outside = "96 rows outside 2013-01-01T00:00:00Z … 2013-01-02T00:00:00Z were not exported (main.readings 96)"
+    assert (metadata["rows_outside"], metadata["not_exported"]) == (96, outside)
+    [row] = metadata["rows_outside_by_table"].records
+    assert row.data == {"schema": "main", "table": "readings", "rows": 96}
+    assert any(outside in line for line in project.log())
     [metadata] = project.materialized("schema").values()
     assert metadata["hidden"] == ["excluded column main.readings.value"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -23,21 +22,14 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli import helpers
-from snapshot_assets_tests.pipeline.project import ROWS, START, Project, maintain
-
-
-@pytest.fixture
-def restoring(exported: Project, make_project: Callable[..., Project]) -> Project:
-    """A project that has a copy of the sealed location, and an empty target."""
-    project = make_project(target="copy")
-    exported.copy_location(project)
-    return project
+from snapshot_assets_tests.pipeline.project import ROWS, START, Make, Project, maintain
 
 
 def test_code_is_restored_if_plan_or_run_config_asks_for_it_and_never_without_expressions() -> None:
     plain, coded = RestoreSettings(), RestoreSettings(Filters(code=True))
     assert RestoreConfig(with_code=True).over(plain).filters == Filters(code=True)
     assert RestoreConfig().over(coded).filters == Filters(code=True)
+    assert (RestoreConfig(into_nonempty=True).over(plain).into_nonempty, plain.into_nonempty) == (True, False)
     assert RestoreConfig(expressions=False).over(coded).filters == Filters(expressions=False)
     with pytest.raises(PlanError, match="cannot be restored without expressions"):
         RestoreConfig(expressions=False, with_code=True).over(plain)
@@ -120,9 +112,7 @@ def has_key(project: Project) -> bool:
 
 
 @pytest.mark.slow
-def test_deleted_rows_fail_the_check_of_their_window_and_replace_loads_them_again(
-    restoring: Project,
-) -> None:
+def test_deleted_rows_fail_the_check_of_their_window_and_replace_loads_them_again(restoring: Project) -> None:
     keys = restoring.keys
     assert restoring.run("restored", keys=keys).success
     delete_from_day(restoring, 1, 5)
@@ -181,21 +171,6 @@ def test_a_flipped_byte_fails_the_run_naming_the_chunk_and_the_others_are_loaded
 
 
 @pytest.mark.slow
-def test_a_target_that_holds_rows_of_others_is_refused_unless_configured(restoring: Project) -> None:
-    with duckdb.connect(str(restoring.target)) as connection:
-        connection.execute("CREATE TABLE sensors (id INTEGER, name VARCHAR); INSERT INTO sensors VALUES (9, 'theirs')")
-    result = restoring.run("restored", keys=restoring.keys)
-    assert not result.success
-    failure = restoring.failure(result)
-    assert "main.sensors" in failure.description
-    assert failure.metadata["error"].value == "TargetNotEmptyError"
-    assert not restoring.materialized("restored")
-    config = {"restored": {"into_nonempty": True}}
-    assert restoring.run("restored", keys=restoring.keys, config=config).success
-    assert differing(restoring) == {"sensors": 1}
-
-
-@pytest.mark.slow
 def test_an_earlier_version_is_restored_when_configured(restoring: Project) -> None:
     first = restoring.state().seals[-1].revision
     with duckdb.connect(str(restoring.database)) as connection:
@@ -218,7 +193,7 @@ def test_an_earlier_version_is_restored_when_configured(restoring: Project) -> N
     assert restoring.checks("restored", "row_counts") == dict.fromkeys(keys, True)
 
 
-def test_a_schema_only_plan_restores_tables_without_rows(make_project: Callable[..., Project]) -> None:
+def test_a_schema_only_plan_restores_tables_without_rows(make_project: Make) -> None:
     project = make_project(
         target="copy", schema_only=True, start_time=None, end_time=None, chunk_time_window=None, parallelism=None
     )
@@ -231,7 +206,7 @@ def test_a_schema_only_plan_restores_tables_without_rows(make_project: Callable[
     assert project.state().tags == {}
 
 
-def test_without_a_snapshot_the_run_fails_and_touches_no_target(make_project: Callable[..., Project]) -> None:
+def test_without_a_snapshot_the_run_fails_and_touches_no_target(make_project: Make) -> None:
     project = make_project(target="copy")
     result = project.run("restored", keys=project.keys[:1])
     assert not result.success
@@ -256,11 +231,8 @@ def test_a_configuration_with_a_target_loads_without_connecting_to_it(tmp_path: 
     assert checks == {"into/restored:row_counts"}
 
 
-def test_an_automatic_savepoint_pins_the_compacted_state(
-    exported: Project, make_project: Callable[..., Project]
-) -> None:
-    project = make_project(retention=RetentionFields(savepoint={}))
-    exported.copy_location(project)
+def test_an_automatic_savepoint_pins_the_compacted_state(copied: Make) -> None:
+    project = copied(retention=RetentionFields(savepoint={}))
     catalog = Catalog.open_for_writing(open_store(parse_location(project.plan.to)))
     delete_rows(catalog, TableName("main", "readings"), "value < 5 OR value = 100")  # of the first two days
     seal(catalog)
@@ -279,7 +251,7 @@ def test_an_automatic_savepoint_pins_the_compacted_state(
 
 
 @pytest.mark.slow
-def test_steps_that_fail_are_in_the_metadata_and_rows_are_loaded(make_project: Callable[..., Project]) -> None:
+def test_steps_that_fail_are_in_the_metadata_and_rows_are_loaded(make_project: Make) -> None:
     project = make_project(target="copy")
     with duckdb.connect(str(project.database)) as connection:
         connection.execute("CREATE MACRO twice(n) AS TABLE SELECT n * 2 AS n")

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import duckdb
 import pytest
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.plan import Plan
-from snapshot_assets_tests.pipeline.project import ROWS, Project, job
+from snapshot_assets_tests.pipeline.project import ROWS, Make, Project, job
 
 pytestmark = pytest.mark.slow
 
 NAMES = {"map_schemas": {"main": "shop"}, "map_tables": {"main.readings": "main.r2"}}
-
-
-@pytest.fixture
-def restoring(exported: Project, make_project: Callable[..., Project]) -> Callable[..., Project]:
-    """Returns a project with a copy of the sealed location, and an empty target."""
-
-    def make(**fields: object) -> Project:
-        project = make_project(target="copy", **fields)
-        exported.copy_location(project)
-        return project
-
-    return make
 
 
 def counts(project: Project, *tables: str) -> list[int]:
@@ -33,8 +19,8 @@ def counts(project: Project, *tables: str) -> list[int]:
         return [connection.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables]
 
 
-def test_a_plans_names_and_those_of_a_run_are_restores_of_their_own(restoring: Callable[..., Project]) -> None:
-    project = restoring(**NAMES, verify_first=True, tables=["main.readings", "main.sensors"])
+def test_a_plans_names_and_those_of_a_run_are_restores_of_their_own(copied: Make) -> None:
+    project = copied(target="copy", **NAMES, verify_first=True, tables=["main.readings", "main.sensors"])
     assert project.run("restored", keys=project.keys).success
     assert counts(project, "main.r2", "shop.sensors") == [sum(ROWS), 2]
     assert project.checks("restored", "row_counts") == dict.fromkeys(project.keys, True)
@@ -48,8 +34,8 @@ def test_a_plans_names_and_those_of_a_run_are_restores_of_their_own(restoring: C
     assert counts(project, "main.r2", "main.r3") == [sum(ROWS)] * 2
 
 
-def test_a_drill_restores_under_the_plans_names(restoring: Callable[..., Project]) -> None:
-    facts = job(restoring(**NAMES, scratch="copy"), "demo_restore_drill", "demo_drill")
+def test_a_drill_restores_under_the_plans_names(copied: Make) -> None:
+    facts = job(copied(target="copy", **NAMES, scratch="copy"), "demo_restore_drill", "demo_drill")
     assert (facts["compared"], facts["rows_compared"]) == ("values", sum(ROWS) + 2)
     assert [row.data["table"] for row in facts["tables"].records] == ["main.r2", "shop.sensors"]
 

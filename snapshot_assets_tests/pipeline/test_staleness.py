@@ -1,6 +1,6 @@
 """What Dagster shows as unsynced: what was made from something that has another version by now, and nothing else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import dagster as dg
 import duckdb
@@ -9,7 +9,7 @@ import pytest
 from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
 from dagster._core.loader import LoadingContextForTest
 
-from snapshot_assets_tests.pipeline.project import Project, run_job
+from snapshot_assets_tests.pipeline.project import Make, Project, run_job
 
 
 def unsynced(project: Project, *assets: str) -> list[tuple[str, str | None]]:
@@ -27,7 +27,7 @@ def unsynced(project: Project, *assets: str) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.slow
-def test_a_fresh_export_and_restore_are_in_sync_until_the_source_changes(make_project: Callable[..., Project]) -> None:
+def test_a_fresh_export_and_restore_are_in_sync_until_the_source_changes(make_project: Make) -> None:
     project = make_project(target="copy", tables=["main.readings", "main.sensors"], time_columns={"main.sensors": None})
     everything = (
         "demo/manifest",
@@ -66,9 +66,7 @@ def own_asset(version: str) -> dg.AssetsDefinition:
 
 
 @pytest.mark.slow
-def test_an_asset_of_the_user_is_unsynced_by_its_code_or_by_the_table_that_it_reads(
-    make_project: Callable[..., Project],
-) -> None:
+def test_an_asset_of_the_user_is_unsynced_by_its_code_or_by_the_table_that_it_reads(make_project: Make) -> None:
     project = make_project(tables=["main.readings"])
     other = project.plan.changed(name="other", to=f"{project.plan.to}-other", tables=(), source="asset:demo/own")
     project.more_plans.append(other)
@@ -85,18 +83,13 @@ def test_an_asset_of_the_user_is_unsynced_by_its_code_or_by_the_table_that_it_re
 
 
 @pytest.mark.slow
-def test_what_is_restored_from_a_seal_of_another_deployment_is_in_sync(
-    exported: Project, make_project: Callable[..., Project]
-) -> None:
-    project = make_project(target="copy")
-    exported.copy_location(project)
+def test_what_is_restored_from_a_seal_of_another_deployment_is_in_sync(copied: Make) -> None:
+    project = copied(target="copy")
     assert project.run("restored", keys=project.keys).success
     assert unsynced(project, "demo/restored") == []
 
 
-def test_what_the_user_made_from_a_table_is_unsynced_once_the_table_has_other_files(
-    make_project: Callable[..., Project],
-) -> None:
+def test_what_the_user_made_from_a_table_is_unsynced_once_the_table_has_other_files(make_project: Make) -> None:
     project = make_project(tables=["main.readings", "main.sensors"], time_columns={"main.sensors": None})
 
     @dg.asset(key=["demo", "names"], deps=[dg.AssetKey(["demo", "main", "sensors"])])
@@ -111,7 +104,7 @@ def test_what_the_user_made_from_a_table_is_unsynced_once_the_table_has_other_fi
     assert unsynced(project, "demo/names") == [("demo/names", None)]
 
 
-def test_a_tag_that_a_rule_creates_is_in_sync(make_project: Callable[..., Project]) -> None:
+def test_a_tag_that_a_rule_creates_is_in_sync(make_project: Make) -> None:
     project = make_project(retention={"tag": {}})
     assert run_job(project, "demo_export", {"demo__manifest": {"config": {"create_due_tag": True}}}).success
     assert len(project.instance.get_dynamic_partitions("demo_tags")) == 1

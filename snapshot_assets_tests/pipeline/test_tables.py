@@ -1,18 +1,14 @@
 """Assets of single tables, and of the plan's databases."""
 
-from collections.abc import Callable
-
 import dagster as dg
 import pytest
 from pyspark.sql import DataFrame
 
 from snapshot_assets.pipeline.dagster.partitions import partitions_of
-from snapshot_assets_tests.pipeline.project import ROWS, Project
+from snapshot_assets_tests.pipeline.project import ROWS, Make
 
 
-def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(
-    make_project: Callable[..., Project],
-) -> None:
+def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(make_project: Make) -> None:
     # DuckDB ignores case: the assets have the plan's spelling, and their rows are those of the catalog's tables.
     tables = ["main.Readings", "main.sensors"]
     project = make_project(tables=tables, time_columns={"MAIN.Sensors": None}, target="copy")
@@ -57,13 +53,13 @@ def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(
     assert (record.partition_key, record.asset_materialization.metadata["dagster/row_count"].value) == (None, 2)
 
 
-def test_there_are_none_where_the_plan_lists_no_tables_or_wants_none(make_project: Callable[..., Project]) -> None:
+def test_there_are_none_where_the_plan_lists_no_tables_or_wants_none(make_project: Make) -> None:
     project = make_project(tables=["main.readings"], dagster={"table_assets": False})
     keys = project.definitions().get_repository_def().asset_graph.get_all_asset_keys()
     assert {key.path[-1] for key in keys} == {"source", "schema", "chunks", "untimed_tables", "manifest", "tag"}
 
 
-def test_a_plan_of_all_tables_names_those_that_have_an_asset(make_project: Callable[..., Project]) -> None:
+def test_a_plan_of_all_tables_names_those_that_have_an_asset(make_project: Make) -> None:
     project = make_project(dagster={"table_assets": ["main.readings"]})
     readings = dg.AssetKey(["demo", "main", "readings"])
     graph = project.definitions().get_repository_def().asset_graph
@@ -83,9 +79,7 @@ def test_a_plan_of_all_tables_names_those_that_have_an_asset(make_project: Calla
 
 
 @pytest.mark.parametrize("asset", ["schema", "chunks"])
-def test_a_table_asset_without_a_table_is_refused_before_anything_is_written(
-    make_project: Callable[..., Project], asset: str
-) -> None:
+def test_a_table_asset_without_a_table_is_refused_before_anything_is_written(make_project: Make, asset: str) -> None:
     project = make_project(dagster={"table_assets": ["main.reading"]})
     result = project.run(asset, keys=project.keys[:1] if asset == "chunks" else (), with_checks=False)
     message = "table_assets has main.reading, of which no rows are exported. Did you mean 'main.readings'?"
@@ -93,15 +87,14 @@ def test_a_table_asset_without_a_table_is_refused_before_anything_is_written(
     assert not project.location.exists()
 
 
-def test_a_listed_table_that_the_plan_skips_is_no_table_asset_that_is_missing(
-    make_project: Callable[..., Project],
-) -> None:
+def test_a_listed_table_that_the_plan_skips_is_no_table_asset_that_is_missing(make_project: Make) -> None:
     project = make_project(tables=["main.readings", "main.sensors"], untimed_tables="skip")
     assert project.run("schema", "chunks", keys=project.keys[:1], with_checks=False).success
-    assert any("untimed_tables: skip): main.sensors" in line for line in project.log())
+    assert any("without a time index (untimed_tables: skip): main.sensors" in line for line in project.log())
+    assert project.materialized("schema")[None]["tables_skipped"] == ["main.sensors"]
 
 
-def test_an_asset_of_a_table_in_chunk_0_says_what_the_plan_lacks(make_project: Callable[..., Project]) -> None:
+def test_an_asset_of_a_table_in_chunk_0_says_what_the_plan_lacks(make_project: Make) -> None:
     project = make_project(tables=["main.readings", "main.sensors"])
 
     @dg.asset(
@@ -123,9 +116,7 @@ def test_an_asset_of_a_table_in_chunk_0_says_what_the_plan_lacks(make_project: C
 
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_table_is_read_in_the_run_that_exports_it_only_by_a_step_that_waits(
-    make_project: Callable[..., Project], waits: bool
-) -> None:
+def test_a_table_is_read_in_the_run_that_exports_it_only_by_a_step_that_waits(make_project: Make, waits: bool) -> None:
     """Dagster orders no steps by a table's asset: it might read what an earlier run exported."""
     project = make_project(tables=["main.readings"])
     chunks, read = dg.AssetKey(["demo", "chunks"]), []

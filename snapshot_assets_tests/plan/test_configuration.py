@@ -301,13 +301,10 @@ def test_the_file_is_found_by_path_then_variable_then_working_directory(tmp_path
     assert list(load_configuration(environment={}).sources) == ["snapshots"]
     assert list(load_configuration(environment=variable).sources) == ["by_variable"]
     assert list(load_configuration(tmp_path / "by_path.yaml", environment=variable).sources) == ["by_path"]
-
-
-def test_the_environment_is_the_processes_own_by_default(tmp_path, monkeypatch):
-    (tmp_path / "c.yaml").write_text("sources: {a: 'spark:${SNAPSHOTS_TEST_CATALOG}'}")
-    monkeypatch.setenv("SNAPSHOTS_CONFIG", str(tmp_path / "c.yaml"))
+    (tmp_path / "by_variable.yaml").write_text("sources: {a: 'spark:${SNAPSHOTS_TEST_CATALOG}'}")
+    monkeypatch.setenv("SNAPSHOTS_CONFIG", variable["SNAPSHOTS_CONFIG"])
     monkeypatch.setenv("SNAPSHOTS_TEST_CATALOG", "hive")
-    assert load_configuration().source("a").uri == "spark:hive"
+    assert load_configuration().source("a").uri == "spark:hive"  # by default, the process's own environment
 
 
 def test_a_named_file_that_is_missing_or_no_text_is_refused(tmp_path):

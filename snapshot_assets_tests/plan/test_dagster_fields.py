@@ -58,14 +58,30 @@ def test_windows_of_a_copy_with_an_end_wait_for_nothing(fields: dict[str, Any]) 
     assert plan(kind="query", **DAYS, **fields).range_kind == "continuous"
 
 
-@pytest.mark.parametrize("cron", ["daily", "61 * * * *"])
-def test_a_cron_expression_is_checked(cron: str) -> None:
-    with pytest.raises(PlanError, match="is no cron expression"):
-        plan(dagster={"verify_cron": cron})
-
-
 @pytest.mark.parametrize("depth", ["quick", "full"])
 def test_a_share_needs_a_verification_of_samples(depth: str) -> None:
     with pytest.raises(PlanError, match=f"verify_sample has no effect with verify_depth: {depth}"):
         plan(dagster={"verify_depth": depth, "verify_sample": "5%"})
     assert plan(dagster={"verify_sample": "5%"}).dagster.verify_sample == "5%"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"dagster": {"verify_cron": "daily"}}, "'daily' is no cron expression"),
+        ({"dagster": {"restore_on": "sealed"}}, "restore_on needs a target"),
+        ({"target": "copy", "dagster": {"restore_on": "a b"}}, "'a b' is no key of an asset; write sealed"),
+        ({"scratch": "copy", "dagster": {"drill_cron": "monthly"}}, "'monthly' is no cron expression"),
+        ({"dagster": {"drill_cron": "0 4 * * 0"}}, "drill_cron needs a scratch database"),
+        ({"target": "copy", "dagster": {"restore_on": "demo/restored"}}, "is what a restore makes"),
+        ({"dagster": {"export_cron": "99 4 * * *"}}, "'99 4 [*] [*] [*]' is no cron expression"),
+        ({"dagster": {"verify_sample": "a lot"}}, "'a lot' is not a share"),
+        ({"dagster": {"export_cron": "0 4-2 * * *"}}, "is no cron expression"),
+        ({"dagster": {"export_cron": "0 */0 * * *"}}, "is no cron expression"),
+        ({"dagster": {"tags": {"bad key!": "v"}}}, "'bad key!': 'v' is no tag in Dagster"),
+        ({"dagster": {"fresh_for": "0s"}}, "0s is no time"),
+    ],
+)
+def test_what_is_wrong_or_has_no_effect_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        plan(**fields)

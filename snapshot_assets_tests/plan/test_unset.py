@@ -148,9 +148,3 @@ def test_a_call_needs_no_variable_of_another_bucket(tmp_path, part):
     assert found.store_options_for(parse_location("s3://third/x")).profile == "third"
     with pytest.raises(PlanError, match=r"(?s)storage\.locations\.s3://second\.profile: .* set SECOND$"):
         found.store_options_for(parse_location("s3://second/x"))
-
-
-def test_a_call_needs_the_variables_of_the_databases_that_it_opens(tmp_path):
-    (tmp_path / "c.yaml").write_text(UNSET)
-    with pytest.raises(PlanError, match=r"sources\.shop: refers to the environment variable SHOP_PASSWORD"):
-        load_configuration(tmp_path / "c.yaml", environment={}, needed=Needed("shop", ["source"]))

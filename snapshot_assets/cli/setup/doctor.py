@@ -30,9 +30,9 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.units import counted
-from snapshot_assets.plan.configuration import NO_SOURCE, Configuration
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.location_template import is_template, resolve_location
-from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.plan import DEFAULT_FILE_SIZE, Plan
 from snapshot_assets.plan.read_configuration import Needed, load_configuration
 from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, merged_settings, shown_place
 from snapshot_assets.storage.location import FILE, parse_location
@@ -66,60 +66,65 @@ def run(options: argparse.Namespace) -> int:
 def _checks(options: argparse.Namespace) -> Iterator[Check]:
     configuration, place = Configuration(), place_of_options(options)
     plans: tuple[Plan, ...] = ()
+    uri: str | None = None
     try:
-        configuration, plans = _configured(options)
+        configuration, plans, uri = _configured(options)
         yield Check("configuration", str(configuration.path or "none"), True, counted(len(plans), "plan"))
     except SnapshotError as error:
         remedy = "Correct the file or the call; all mistakes are listed."
         yield failed("configuration", str(options.config or "snapshots.yaml"), error, remedy)
     settings_of = {plan.name: merged_settings(configuration.spark_settings(plan), place) for plan in plans}
-    every = list(settings_of.values()) or [merged_settings(configuration.spark, place)]
+    every, general = list(settings_of.values()), merged_settings(configuration.spark, place)
+    if uri is not None or not every:
+        every.append(general)
     for number, settings in enumerate(each for at, each in enumerate(every) if each not in every[:at]):
-        modules = _modules(configuration, [plan for plan in plans if settings_of[plan.name] == settings])
+        using = [plan for plan in plans if settings_of[plan.name] == settings]
+        modules = _modules(configuration, using, uri if settings == general else None)
         yield from _check_spark(settings, modules, start=number == 0 and not options.no_spark)
     for plan in plans:
-        if plan.source.uri != NO_SOURCE:
-            yield _check_source(configuration, plan, with_spark=not options.no_spark)
+        yield _check_source(configuration, plan, with_spark=not options.no_spark)
         yield from _check_target(configuration, plan)
-    for (uri, storage), single_writer in _locations(configuration, plans).items():
-        yield from check_location(uri, storage, single_writer=single_writer)
-    # Folders that exports write to on this machine, each with the bytes that its files need at once.
-    first = configuration.spark_settings(plans[0]) if plans else dict(configuration.spark)
-    folders = dict.fromkeys(spark_folders(first), 0)
-    for plan in plans:
-        location = parse_location(_location(plan))
-        if location.scheme == FILE and plan.to != _NOWHERE:
-            folders[location.local_path] = (plan.parallelism or DEFAULT_PARALLELISM) * plan.file_size
-    if (home := dagster_home(options)) is not None:
+    for (to, storage), single_writer in _locations(configuration, plans, uri).items():
+        yield from check_location(to, storage, single_writer=single_writer)
+    folders, home = _folders(configuration, plans, uri), dagster_home(options)
+    if home is not None:
         yield check_dagster(home)
         folders[home] = 0
     yield from check_disk(folders)
 
 
-def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan, ...]]:
-    """Return the configuration, and the plans to check: the one named or described by options, else all.
+def _configured(options: argparse.Namespace) -> tuple[Configuration, tuple[Plan, ...], str | None]:
+    """Return the configuration, the plans to check, and a location to check that none of them names.
 
-    All are those of the configuration, and one that is made for the location that the environment names.
+    The plans are the one named, or the one that a source in the options describes; else all, unless the options name a
+    location. The environment's location is checked beside them.
     """
     needed = Needed(options.plan, ["source"]) if options.plan else None
     configuration, uri = load_configuration(options.config, needed=needed, complete=True), given_uri(options)
     if options.plan:
-        return configuration, (configuration.plan(options.plan),)
-    if not (options.source or uri):
-        return configuration, configuration.plans
-    described = Plan(source=options.source or NO_SOURCE, to=uri or _NOWHERE, name="doctor")
-    alone = options.source or options.snapshot
-    return configuration.with_plan(described), (described,) if alone else (*configuration.plans, described)
+        return configuration, (configuration.plan(options.plan),), None
+    if options.source:
+        described = Plan(source=options.source, to=uri or _NOWHERE, name="doctor")
+        return configuration.with_plan(described), (described,), None
+    if uri is not None:
+        parse_location(uri)
+        if is_template(uri):
+            raise PlanError(f"{uri}: only a plan of kind: query may have a location with names in braces")
+    return configuration, () if options.snapshot else configuration.plans, uri
 
 
-def _locations(configuration: Configuration, plans: tuple[Plan, ...]) -> dict[tuple[str, StoreOptions | None], bool]:
-    """Return the locations that plans write to, with their storage options, and whether a plan is the only writer."""
+def _locations(
+    configuration: Configuration, plans: tuple[Plan, ...], uri: str | None
+) -> dict[tuple[str, StoreOptions | None], bool]:
+    """Return the locations to check, with their storage options, and whether a plan is the only writer."""
     found = {}
     for plan in plans:
         if plan.to != _NOWHERE:
             found[_location(plan), configuration.store_options(plan)] = plan.single_writer
         if plan.replicate_to is not None:
             found[configuration.replica_of(plan)] = plan.single_writer
+    if uri is not None:
+        found[uri, configuration.store_options_for(parse_location(uri))] = False
     return found
 
 
@@ -129,17 +134,21 @@ def _location(plan: Plan) -> str:
     return resolve_location(plan.to, now=datetime.now(UTC), plan=plan.name, run_id=str(uuid.uuid4()))
 
 
-def _modules(configuration: Configuration, plans: Sequence[Plan]) -> list[str]:
-    """Return the modules that tasks of plans import, without those of what other checks refuse."""
+def _modules(configuration: Configuration, plans: Sequence[Plan], uri: str | None) -> list[str]:
+    """Return the modules that tasks of plans, or of a location, import, without those of what other checks refuse."""
     from snapshot_assets.engine.executors import modules_of_tasks
 
     modules: list[str] = []
     for plan in plans:
         with suppress(SnapshotError):
-            databases = [each for each in (plan.source, plan.target) if each is not None and each.uri != NO_SOURCE]
+            databases = [each for each in (plan.source, plan.target) if each is not None]
             uris = [configuration.source(each).uri for each in databases if not configuration.unset([each])]
             store = open_store(parse_location(_location(plan)), configuration.store_options(plan))
             modules += modules_of_tasks(store, *uris)
+    if uri is not None:
+        with suppress(SnapshotError):
+            location = parse_location(uri)
+            modules += modules_of_tasks(open_store(location, configuration.store_options_for(location)))
     return modules
 
 
@@ -221,3 +230,17 @@ def _check_target(configuration: Configuration, plan: Plan) -> Iterator[Check]:
         yield Check("target", subject, True, f"{found}, which loads {slow} slowly, as text" if slow else found)
     except Exception as error:  # whatever it is, the other checks go on
         yield failed("target", subject, error, "Correct the target's URI, or its user's rights.")
+
+
+def _folders(configuration: Configuration, plans: tuple[Plan, ...], uri: str | None) -> dict[Path, int]:
+    """Return the folders that exports write to on this machine, each with the bytes that its files need at once."""
+    settings = configuration.spark_settings(plans[0]) if plans else dict(configuration.spark)
+    folders = dict.fromkeys(spark_folders(settings), 0)
+    needs = {_location(plan): (plan.parallelism, plan.file_size) for plan in plans if plan.to != _NOWHERE}
+    if uri is not None:
+        needs[uri] = None, DEFAULT_FILE_SIZE
+    for to, (parallelism, size) in needs.items():
+        location = parse_location(to)
+        if location.scheme == FILE:
+            folders[location.local_path] = (parallelism or DEFAULT_PARALLELISM) * size
+    return folders

@@ -1,18 +1,24 @@
-"""Asset checks. They only report: the manifest verifies the snapshot itself."""
+"""Asset checks, and their results, which runs record for all that they hash: exports, seals and verifications.
 
-# Dagster reads the annotations of assets and checks, so they must not be postponed here.
+Checks only report: the manifest verifies the snapshot itself.
+"""
+
+# Dagster reads the annotations of checks, so they must not be postponed here.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import (
+    Report,
     check_chunk_checksum,
     check_head,
     damaged_chunks,
@@ -21,18 +27,20 @@ from snapshot_assets.catalog.verify.objects import (
     verified_revision,
 )
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
-from snapshot_assets.errors import PlanError
-from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.pipeline.assets.check_results import (
-    CHECKSUM,
-    COVERAGE,
-    FILES,
-    INTACT,
-    REPAIR,
-    head_findings,
-    record_chunks,
+from snapshot_assets.engine.export.tasks import Outcome
+from snapshot_assets.errors import IncompleteError, PlanError
+from snapshot_assets.format.layout import MANIFEST, UNTIMED_CHUNK, chunk_of, is_receipt
+from snapshot_assets.format.units import counted, time_text
+from snapshot_assets.pipeline.dagster.dagster_internals import (
+    CheckResult,
+    Context,
+    StepContext,
+    check_events,
+    failed_partitions,
+    instance_of,
+    passing_partitions,
+    store_results,
 )
-from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events, failed_partitions
 from snapshot_assets.pipeline.dagster.failures import showing_failures
 from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
 from snapshot_assets.pipeline.dagster.partitions import (
@@ -45,13 +53,159 @@ from snapshot_assets.pipeline.dagster.partitions import (
 )
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.plan.windows import windows_of
 from snapshot_assets.storage.base import ObjectStore
 
-Judge = Callable[[Sequence[int]], Iterable[tuple[int, bool, Mapping[str, Any], str | None]]]
-"""Returns for each chunk whether it passes, its metadata, and what to do."""
+CHECKSUM, INTACT, COVERAGE, FILES = "snapshot_checksum", "files_intact", "coverage", "file_checksums"
+_NOT_SEALED = (
+    "The newest state is not sealed yet, so there is no checksum of it; its documents are whole. Once every window is"
+    " exported, materialise manifest, or run the export job: both seal it."
+)
 
-Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[tuple[Sequence[int], Judge]]]
-"""Opens the judge of a plan's chunks, for one run of a check; gives the chunks that there are, too."""
+FOUND_BY_SEAL = "The seal hashed the files that it had to read, and found all whole."
+_WRITTEN = "The run hashed the files as it wrote them; a seal reads them again."
+_READ = "The run hashed the files, which are whole, and did not export them again."
+
+# Dagster shows a result's description as it is, without Markdown.
+REPAIR = (
+    "Materialise this partition again. A run exports a chunk whose files are damaged again, without replace. Then"
+    " materialise manifest, which seals the repaired snapshot."
+)
+
+
+def record_written(context: Context, key: dg.AssetKey, plan: Plan, outcomes: Sequence[Outcome]) -> None:
+    """Record `file_checksums` of the chunks whose files a run hashed, as it wrote or read them, or found damaged."""
+    results = [
+        CheckResult(
+            key_of_chunk(plan, outcome.chunk),
+            outcome.error is None,
+            fault_metadata(outcome.faults) if outcome.error else with_sizes({"hashed_bytes": outcome.bytes}),
+            REPAIR if outcome.error else _READ if outcome.status == "present" else _WRITTEN,
+        )
+        for outcome in outcomes
+        if (outcome.faults if outcome.error else outcome.hashed)
+    ]
+    check = dg.AssetCheckKey(key, FILES)
+    store_results(context, check_events(instance_of(context), check, results))
+
+
+def record_report(context: StepContext, plan: Plan, state: State, report: Report, whole: str) -> None:
+    """Record a verification of the newest state, as results of the checks of chunks and of `manifest`.
+
+    Args:
+        context: The step.
+        plan: The plan.
+        state: The newest state of its location.
+        report: The verification.
+        whole: Describes the results of what is whole.
+    """
+    record_chunks(context, plan, state, report, whole)
+    manifest, read = asset_key(plan, "manifest"), with_sizes({"hashed_bytes": report.bytes})
+    for name, found in head_results(plan, state, report).items():
+        result = replace(found, metadata={**found.metadata, **read}, description=found.description or whole)
+        store_results(context, check_events(context.instance, dg.AssetCheckKey(manifest, name), [result]))
+
+
+def record_chunks(context: StepContext, plan: Plan, state: State, report: Report, whole: str) -> None:
+    """Record `file_checksums` of the chunks that are damaged, and of those whose files a verification hashed.
+
+    Dagster stores every result by itself, so those are left out that would show again what the UI shows already.
+    """
+    damaged: dict[int, list[Fault]] = {}
+    for fault in report.faults:
+        if fault.is_damage and not fault.revisions and fault.chunk is not None and state.completed(fault.chunk):
+            damaged.setdefault(fault.chunk, []).append(fault)
+    unread = {known.file.chunk for known in state.live_files() if known.file.path not in report.paths}
+    for asset in chunk_assets(plan):
+        check = dg.AssetCheckKey(asset_key(plan, asset), FILES)
+        passing, shown = passing_partitions(context.instance, check), failed_partitions(context.instance, check)
+        results = []
+        for chunk in state.expected_chunks():
+            key, faults = key_of_chunk(plan, chunk), damaged.get(chunk, [])
+            of_asset = (chunk == UNTIMED_CHUNK) == (asset == "untimed_tables") and state.completed(chunk)
+            if of_asset and (faults or not (chunk in unread or key in passing)):
+                results.append(CheckResult(key, not faults, fault_metadata(faults), REPAIR if faults else whole))
+        results.sort(key=attrgetter("passed"), reverse=True)  # the overview of a check shows its newest result
+        events = check_events(context.instance, check, results)
+        shown |= {event.partition for event in events if event.target_materialization_data or not event.passed}
+        store_results(context, (event for event in events if event.partition in shown))
+
+
+@contextmanager
+def recording_damage(context: StepContext, plan: Plan, store: ObjectStore) -> Iterator[None]:
+    """Record the damage that keeps a state from being sealed inside the context, and raise the seal's error."""
+    try:
+        yield
+    except IncompleteError as error:
+        if report := error.attributes.get("report"):
+            record_report(context, plan, Catalog.open(store).state, report, FOUND_BY_SEAL)
+        raise
+
+
+def head_results(plan: Plan, state: State, report: Report) -> dict[str, CheckResult]:
+    """Return the results of the checks of `manifest`, of a verification of the newest state.
+
+    Only where a state is as its check expects, the result has no description.
+    """
+    damage = [fault for fault in report.faults if fault.is_damage and not fault.revisions]
+    files = {fault.object for fault in damage if chunk_of(fault.object) is not None and not is_receipt(fault.object)}
+    documents = [fault for fault in damage if fault.object not in files]
+    if state.sealed and state.newest_seal is not None:
+        found, expected = checksum_of(state), state.newest_seal.seal.checksum
+        if found != expected:
+            message = f"The snapshot has checksum {found}; its seal records {expected}."
+            documents.append(Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message))
+    faults_of = {
+        CHECKSUM: documents,
+        INTACT: [fault for fault in damage if fault.object in files],
+        COVERAGE: _coverage_faults(plan, state),
+    }
+    results = {
+        name: CheckResult(None, not faults, fault_metadata(faults), remedy(plan, faults))
+        for name, faults in faults_of.items()
+    }
+    if not documents and not state.sealed:
+        results[CHECKSUM] = replace(results[CHECKSUM], description=_NOT_SEALED)
+    if not state.missing():  # windows after the range only warn, as the snapshot is whole
+        results[COVERAGE] = replace(results[COVERAGE], severity=dg.AssetCheckSeverity.WARN)
+    return results
+
+
+def _coverage_faults(plan: Plan, state: State) -> list[Fault]:
+    """Return a fault for each window of the snapshot's range that is missing, and one for windows after it."""
+    faults = [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
+    if plan.kind == "continuous":
+        # The range ends with the windows that the last export knew. Those that have closed since are not exported,
+        # except the newest: the next export may be at it.
+        known = set(state.expected_chunks())
+        late = [window for window in windows_of(plan)[:-1] if window.id not in known]
+        if late:
+            since = time_text(late[0].start)
+            message = f"{counted(len(late), 'window')} from {since} on closed and were never exported."
+            faults.append(Fault(FaultKind.COVERAGE, MANIFEST, message))
+    return faults
+
+
+def remedy(plan: Plan, faults: Sequence[Fault]) -> str | None:
+    """Return what repairs faults of a plan's location; None without any."""
+    if not faults:
+        return None
+    if all(fault.kind is FaultKind.COVERAGE for fault in faults):
+        late = [fault.message for fault in faults if fault.chunk is None]
+        return " ".join((*late, "Materialise the missing partitions, or run the export job, which exports them."))
+    chunks = sorted({fault.chunk for fault in faults if fault.chunk is not None})
+    if not chunks:
+        return "Materialise manifest; if that fails, snapshots export verify names what to do."
+    names = [key_of_chunk(plan, chunk) or "untimed_tables" for chunk in chunks[:10]]
+    which = ", ".join(names) + (", …" if len(chunks) > 10 else "")
+    return f"Materialise again what is damaged: {which}. A run exports damaged chunks again."
+
+
+Judge = Callable[
+    [dg.AssetCheckExecutionContext, Plan, Sequence[int] | None],
+    Iterable[tuple[int, bool, Mapping[str, Any], str | None]],
+]
+"""Returns for each chunk whether it passes, its metadata, and what to do; without chunks, for each window's."""
 
 _OF_MANIFEST = {
     CHECKSUM: "The snapshot has the seal's checksum, and its documents theirs.",
@@ -65,18 +219,11 @@ _OF_MANIFEST = {
 def chunk_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the check `file_checksums` of each of the plan's `chunk_assets`; of windows, partitioned."""
     description = "Every file of the chunk has its size and SHA-256, and the chunk's checksum is that of its files."
-    return [chunk_check(plan, asset, FILES, description, _judging) for asset in chunk_assets(plan)]
+    return [chunk_check(plan, asset, FILES, description, _judge_files) for asset in chunk_assets(plan)]
 
 
 def failed_chunks(instance: dg.DagsterInstance, plan: Plan) -> set[int]:
-    """Return the chunks for which the newest result of a check is that it failed.
-
-    Seals, checks and verifications hash them until they are whole.
-
-    Args:
-        instance: The instance that has the checks' results.
-        plan: The plan.
-    """
+    """Return the chunks whose newest check result is a failure: seals and checks hash them until they are whole."""
     checks = [dg.AssetCheckKey(asset_key(plan, asset), FILES) for asset in chunk_assets(plan)]
     chunks = set()
     for key in failed_partitions(instance, *checks):
@@ -126,33 +273,23 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
             report = check_head(store, state, hashed)
             record_verification(store, report, datetime.now(UTC))
             record_chunks(context, plan, state, report, "Found whole by the checks of manifest.")
-        for name, found in head_findings(plan, state, report).items():
+        for name, found in head_results(plan, state, report).items():
             if name in selected:
                 read = with_sizes({"hashed_bytes": report.bytes}) if name == INTACT else {}
                 yield dg.AssetCheckResult(
                     asset_key=manifest,
                     check_name=name,
-                    passed=not found.faults,
+                    passed=found.passed,
                     severity=found.severity,
-                    metadata=fault_metadata(found.faults) | read,
+                    metadata={**found.metadata, **read},
                     description=found.description or _OF_MANIFEST[name],
                 )
 
     return [whole]
 
 
-def _faults(store: ObjectStore, state: State, chunks: Sequence[int]) -> Iterator[tuple[int, list[Fault]]]:
-    """Yield the faults of each chunk; the files of all are listed and hashed together."""
-    damaged = damaged_chunks(store, state, [chunk for chunk in chunks if state.completed(chunk)], hashed=True)
-    for chunk in chunks:
-        if state.completed(chunk):
-            yield chunk, [*damaged.get(chunk, ()), *check_chunk_checksum(state, chunk)]
-        else:
-            yield chunk, [Fault(FaultKind.COVERAGE, f"data/{chunk}", f"Chunk {chunk} is not completed.", chunk)]
-
-
 def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -> set[str]:
-    """Return the paths of the files to hash, without those that the seal of this run hashed."""
+    """Return the paths of files to hash, without those that this run's seal hashed."""
     now = datetime.now(UTC)
     records = context.instance.fetch_materializations(asset_key(plan, "manifest"), limit=1).records
     made = records[0].asset_materialization if records and records[0].run_id == context.run.run_id else None
@@ -164,7 +301,7 @@ def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -
 
 
 def chunk_check(
-    plan: Plan, asset: str, name: str, description: str, opened: Opened, *resources: str
+    plan: Plan, asset: str, name: str, description: str, judge: Judge, *resources: str
 ) -> dg.AssetChecksDefinition:
     """Return a check that judges chunks by themselves: of each partition, or of chunk 0 for other assets.
 
@@ -182,10 +319,10 @@ def chunk_check(
     )
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
         # One evaluation per key: an AssetCheckResult loses its partition in a range run.
-        with showing_failures(), opened(context, plan) as (known, judge):
-            chosen = _chosen(context, plan, known) if partitioned else [UNTIMED_CHUNK]
+        with showing_failures():
+            chunks = chunks_of_run(context, plan) if partitioned else [UNTIMED_CHUNK]
             # Failed ones last: the overview of the check shows its newest result.
-            judged = sorted(judge(chosen), key=itemgetter(1), reverse=True)
+            judged = sorted(judge(context, plan, chunks), key=itemgetter(1), reverse=True)
             results = [
                 CheckResult(key_of_chunk(plan, chunk) if partitioned else None, passed, metadata, remedy or description)
                 for chunk, passed, metadata, remedy in judged
@@ -196,21 +333,20 @@ def chunk_check(
     return check
 
 
-def _chosen(context: dg.AssetCheckExecutionContext, plan: Plan, known: Sequence[int]) -> list[int]:
-    chunks = chunks_of_run(context, plan)
-    return [chunk for chunk in known if chunk != UNTIMED_CHUNK] if chunks is None else chunks
-
-
-@contextmanager
-def _judging(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tuple[Sequence[int], Judge]]:
-    """Open the judge of `file_checksums`."""
+def _judge_files(
+    context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
+) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
+    """Judge chunks by `file_checksums`; the files of all are listed and hashed together."""
     store, state = _read(context, plan)
-
-    def judge(chunks: Sequence[int]) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
-        for chunk, faults in _faults(store, state, chunks):
-            yield chunk, not faults, fault_metadata(faults), REPAIR if faults else None
-
-    yield [chunk for chunk in state.expected_chunks() if state.completed(chunk)], judge
+    if chunks is None:
+        chunks = [chunk for chunk in state.expected_chunks() if chunk != UNTIMED_CHUNK and state.completed(chunk)]
+    damaged = damaged_chunks(store, state, [chunk for chunk in chunks if state.completed(chunk)], hashed=True)
+    for chunk in chunks:
+        if state.completed(chunk):
+            faults = [*damaged.get(chunk, ()), *check_chunk_checksum(state, chunk)]
+        else:
+            faults = [Fault(FaultKind.COVERAGE, f"data/{chunk}", f"Chunk {chunk} is not completed.", chunk)]
+        yield chunk, not faults, fault_metadata(faults), REPAIR if faults else None
 
 
 def _read(context: dg.AssetCheckExecutionContext, plan: Plan) -> tuple[ObjectStore, State]:

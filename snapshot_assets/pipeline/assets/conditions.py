@@ -76,28 +76,6 @@ def automation_sensor(plan: Plan) -> dg.AutomationConditionSensorDefinition:
 
     Without it they would belong to Dagster's own sensor, which always ships stopped.
     """
-    return dg.AutomationConditionSensorDefinition(
-        _sensor_name(plan),
-        target=dg.AssetSelection.assets(*exported_assets(plan)),
-        default_status=sensor_status(plan),
-        description=_automates(plan),
-    )
-
-
-def _sensor_name(plan: Plan) -> str:
-    return f"{plan.name}_automation_sensor"
-
-
-def is_automated(instance: dg.DagsterInstance, plan: Plan) -> bool:
-    """Return whether the automation sensor of a plan is on: what is due is its to request, and no schedule's."""
-    if not plan.dagster.automation:
-        return False
-    states = [each for each in instance.all_instigator_state() if each.name == _sensor_name(plan)]
-    return any(each.is_running for each in states) if states else plan.dagster.default_status == "running"
-
-
-def _automates(plan: Plan) -> str:
-    """Return what the automation sensor of a plan does."""
     if plan.schema_only:
         does = f"Exports the schema of {plan.name} if it is missing, and seals it."
     elif plan.source_asset:
@@ -111,7 +89,21 @@ def _automates(plan: Plan) -> str:
             " chunks or untimed_tables failed when it last ran."
         )
     copies = " Replicates each seal, unless a check of manifest failed when it last ran." if plan.replicate_to else ""
-    return f"{does}{copies} What failed runs again each hour."
+    return dg.AutomationConditionSensorDefinition(
+        f"{plan.name}_automation_sensor",
+        target=dg.AssetSelection.assets(*exported_assets(plan)),
+        default_status=sensor_status(plan),
+        description=f"{does}{copies} What failed runs again each hour.",
+    )
+
+
+def is_automated(instance: dg.DagsterInstance, plan: Plan) -> bool:
+    """Return whether the automation sensor of a plan is on: what is due is its to request, and no schedule's."""
+    if not plan.dagster.automation:
+        return False
+    sensor = f"{plan.name}_automation_sensor"
+    states = [each for each in instance.all_instigator_state() if each.name == sensor]
+    return any(each.is_running for each in states) if states else plan.dagster.default_status == "running"
 
 
 def fresh(plan: Plan, interval: timedelta = timedelta()) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.assets.check_results import record_written
+from snapshot_assets.pipeline.assets.checks import record_written
 from snapshot_assets.pipeline.assets.tables import names_of, report_tables, tables_with_assets, warn_of_misplaced
 from snapshot_assets.pipeline.dagster.dagster_internals import (
     asks_to_replace,
@@ -83,7 +83,11 @@ class ChunkConfig(dg.Config):
 
 Tables = Mapping[TableName, Table]
 Frames = DataFrame | Mapping[str, DataFrame]
-_Commits = Generator[Sequence[Outcome], None, None]
+_Exported = tuple[Catalog, Tables, int, Generator[Sequence[Outcome], None, None]]
+"""The location, the tables, the number of chunks, and their outcomes by commit: iterating over them exports.
+
+If the source is not needed, the tables are those of the newest schema.
+"""
 
 
 class SnapshotIOManager(dg.ConfigurableIOManager):
@@ -129,12 +133,16 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
         If some fail, the run fails after the others are committed.
         """
-        snapshots = snapshots_of(context)
+        snapshots, scanned = snapshots_of(context), isinstance(obj, ChunkScans)
         with showing_failures():
             plan = snapshots.configuration.plan(_plan_of(context, snapshots.configuration))
             names = names_of(plan, snapshots.configuration)
-            catalog, tables, chunks, exported = _export(context, plan.name, obj)
-        if isinstance(obj, ChunkScans):
+            run = snapshots.export_run(plan.name)
+            if isinstance(obj, ChunkScans):
+                catalog, tables, chunks, exported = _export_scans(context, run, obj)
+            else:
+                catalog, tables, chunks, exported = _export_frames(context, run, obj)
+        if scanned:
             made_from = made_from_versions({asset_key(plan, "schema"): catalog.state.snapshot_id})
         else:
             made_from = made_from_inputs(context)
@@ -144,6 +152,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             counting = snapshots.counting("exporting", chunks, context.log.info)
             with counting as progress, closing(exported):
                 for outcomes in exported:
+                    for present in (each for each in outcomes if not scanned and each.status == "present"):
+                        context.log.warning(
+                            f"Chunk {present.chunk} of {catalog.store.uri} is completed, so the DataFrames returned for"
+                            " it were not written. Set `replace: true` in the asset's run config (ChunkConfig) to write"
+                            " them in its place."
+                        )
                     done = [outcome for outcome in outcomes if outcome.error is None]
                     text = progress.committed(done)
                     report_chunks(context, key, plan, done, catalog.state, made_from)
@@ -166,10 +180,16 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         with showing_failures():
             assert context.upstream_output is not None
             run = snapshots.export_run(_plan_of(context.upstream_output, snapshots.configuration))
-            _refuse_unordered(context, run.plan)
+            named = _metadata_of(context.upstream_output, TABLE)
+            exporting = asset_key(run.plan, "chunks" if context.has_asset_partitions else "untimed_tables")
+            if named and reads_before_export(context, exporting):  # rows from before the run would be read
+                raise PlanError(
+                    f"This run exports {exporting.to_user_string()}, and reads {context.asset_key.to_user_string()}"
+                    f" without waiting for it. Add deps=[{list(exporting.path)}] to the asset that reads it, or"
+                    " materialise it in a run of its own."
+                )
             keys = context.asset_partition_keys if context.has_asset_partitions else []
             chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
-            named = _metadata_of(context.upstream_output, TABLE)
             table = None if named is None else parse_table(named)
             spark = snapshots.spark(run.plan.name)
             frames = load_frames(spark, run.store, Catalog.open(run.store).state, chunks, table)
@@ -193,64 +213,39 @@ def _plan_of(output: dg.OutputContext, configuration: Configuration) -> str:
     )
 
 
-def _refuse_unordered(context: dg.InputContext, plan: Plan) -> None:
-    """Refuse the rows of a table that the run exports, too, in a step that does not wait for that.
-
-    Raises:
-        PlanError: Without the dependency, rows from before the run would be read.
-    """
-    exporting = asset_key(plan, "chunks" if context.has_asset_partitions else "untimed_tables")
-    if _metadata_of(context.upstream_output, TABLE) and reads_before_export(context, exporting):
-        raise PlanError(
-            f"This run exports {exporting.to_user_string()}, and reads {context.asset_key.to_user_string()} without"
-            f" waiting for it. Add deps=[{list(exporting.path)}] to the asset that reads it, or materialise it in a"
-            " run of its own."
-        )
-
-
-def _metadata_of(output: dg.OutputContext | None, name: str) -> str | None:
+def _metadata_of(output: dg.OutputContext, name: str) -> str | None:
     """Return an entry of the metadata of an output's asset; None without it."""
-    value = (output.definition_metadata or {}).get(name) if output is not None else None
+    value = (output.definition_metadata or {}).get(name)
     if isinstance(value, dg.TextMetadataValue):
         value = value.value
     return None if value is None else str(value)
 
 
-def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Tables, int, _Commits]:
-    """Return the location, the tables, the number of chunks, and their outcomes by commit: iterating over them exports.
-
-    If the source is not needed, the tables are those of the newest schema.
-    """
-    snapshots = snapshots_of(context)
-    run = snapshots.export_run(plan)
-    if not isinstance(obj, ChunkScans):
-        _refuse_another_source(context, run.plan)
-        return _export_frames(context, run, _frame_chunks(context, run.plan, obj))
+def _export_scans(context: dg.OutputContext, run: ExportRun, scans: ChunkScans) -> _Exported:
     catalog = run.read_catalog()
-    if not (obj.replace or obj.late) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
-        damaged, present = completed_chunks(catalog.store, catalog.state, obj.chunks)
+    if not (scans.replace or scans.late) and all(catalog.state.completed(chunk) for chunk in scans.chunks):
+        damaged, present = completed_chunks(catalog.store, catalog.state, scans.chunks)
         if not damaged:
             # The source is not needed.
             return catalog, _committed_tables(run.plan, catalog), len(present), (each for each in [present])
-    export = snapshots.open_export(plan, catalog)
-    first = export.commits(obj.chunks, replace_completed=obj.replace)
-    late = export.commits(obj.late, replace_completed=True)
+    export = snapshots_of(context).open_export(run.plan.name, catalog)
+    first = export.commits(scans.chunks, replace_completed=scans.replace)
+    late = export.commits(scans.late, replace_completed=True)
     schema = asset_key(run.plan, "schema")
     if context.step_context.instance.get_latest_materialization_event(schema) is None:  # this run began the snapshot
         version = export.catalog.state.snapshot_id
         store_events(context, [materialization(schema, schema_metadata(export), version=version)])
     tables = {table.table_name: table for table in export.schema.tables}
     both = (outcomes for commits in (first, late) for outcomes in commits)
-    return export.catalog, tables, len(obj.chunks) + len(obj.late), both
+    return export.catalog, tables, len(scans.chunks) + len(scans.late), both
 
 
-def _export_frames(
-    context: dg.OutputContext, run: ExportRun, chunks: Mapping[int, Mapping[TableName, DataFrame]]
-) -> tuple[Catalog, Tables, int, _Commits]:
-    """Export the DataFrames of chunks that are not completed, or are damaged, or of all to replace them; see `_export`.
+def _export_frames(context: dg.OutputContext, run: ExportRun, obj: Frames | Mapping[str, Frames]) -> _Exported:
+    """Export the DataFrames of chunks that are not completed, or are damaged, or of all to replace them.
 
     The others are not described either: what is not written leaves no trace.
     """
+    chunks = _frame_chunks(context, run.plan, obj)
     catalog, replace = run.read_catalog(), asks_to_replace(context)
     present = [] if replace else completed_chunks(catalog.store, catalog.state, list(chunks))[1]
     intact = {outcome.chunk for outcome in present}
@@ -262,7 +257,7 @@ def _export_frames(
         tables: Tables = {table.table_name: table for table in started.schema.tables}
     else:
         tables = _committed_tables(run.plan, catalog)
-    return catalog, tables, len(chunks), _warning_of_present(context, run.store.uri, commits)
+    return catalog, tables, len(chunks), (outcomes for outcomes in commits)
 
 
 def _committed_tables(plan: Plan, catalog: Catalog) -> Tables:
@@ -274,45 +269,30 @@ def _committed_tables(plan: Plan, catalog: Catalog) -> Tables:
     return {table.table_name: table for table in schema.tables}
 
 
-def _warning_of_present(context: dg.OutputContext, uri: str, commits: Iterable[Sequence[Outcome]]) -> _Commits:
-    for outcomes in commits:
-        for outcome in outcomes:
-            if outcome.status == "present":
-                context.log.warning(
-                    f"Chunk {outcome.chunk} of {uri} is completed, so the DataFrames returned for it were not written."
-                    " Set `replace: true` in the asset's run config (ChunkConfig) to write them in its place."
-                )
-        yield outcomes
-
-
-def _refuse_another_source(context: dg.OutputContext, plan: Plan) -> None:
-    """Refuse DataFrames that are not the plan's source.
+def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[int, dict[TableName, DataFrame]]:
+    """Return the tables of each of the run's windows, in the windows' order.
 
     Raises:
-        PlanError: The chunks of a plan come from one source, which exports and resumes them all.
+        PlanError: The asset is not the plan's source, which exports and resumes all its chunks, or returned no frames.
     """
-    key = context.asset_key
-    if plan.source_asset != tuple(key.path):
+    asset, path = context.asset_key.to_user_string(), context.asset_key.path
+    if plan.source_asset != tuple(path):
         raise PlanError(
-            f"{key.to_user_string()} returned DataFrames for plan {plan.name!r}, whose source is {plan.source}. A"
-            f" snapshot has one source: give the asset a plan of its own, with `source: asset:{'/'.join(key.path)}`."
+            f"{asset} returned DataFrames for plan {plan.name!r}, whose source is {plan.source}. A"
+            f" snapshot has one source: give the asset a plan of its own, with `source: asset:{'/'.join(path)}`."
         )
     if not context.has_asset_partitions:
         raise PlanError(
-            f"{key.to_user_string()} has no partitions, and each chunk of plan {plan.name!r} is one. Give it"
+            f"{asset} has no partitions, and each chunk of plan {plan.name!r} is one. Give it"
             " partitions_def=partitions_of(plan)."
         )
-
-
-def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[int, dict[TableName, DataFrame]]:
-    """Return the tables of each of the run's windows, in the windows' order."""
     windows = sorted((window_of(plan, key), key) for key in context.asset_partition_keys)
     keys = {window.id: key for window, key in windows}
     if isinstance(obj, Mapping) and set(obj) == set(keys.values()):  # of one partition, too
         return {chunk: _named(context, plan, obj[key]) for chunk, key in keys.items()}
     if len(keys) > 1:
         raise PlanError(
-            f"{context.asset_key.to_user_string()} runs for {len(keys)} partitions at once; return a dict with one "
+            f"{asset} runs for {len(keys)} partitions at once; return a dict with one "
             "entry per partition key, or give the asset BackfillPolicy.multi_run(1)."
         )
     return {chunk: _named(context, plan, obj) for chunk in keys}
@@ -348,16 +328,12 @@ def shared_resources(configuration: Callable[[], Configuration], *, spark_key: s
         # Dagster copies a resource by its fields, which run config shows, so the configuration, with secrets, is none.
         spark_key: str = Field(description="Resource key of the Spark session.")
 
-        def create_resource(self, context: dg.InitResourceContext) -> Snapshots:
-            """Return what a run shares; nothing is opened."""
-            run_id = context.run.run_id if context.run else ""
-            given = {"started": start_of_run(context), **settings}
-            return Snapshots(configuration(), run_id, spark_key=self.spark_key, **given)
-
         @contextmanager
         def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Snapshots]:
             """Close at the end of the run what its steps opened."""
-            with closing(self.create_resource(context)) as snapshots:
+            run_id = context.run.run_id if context.run else ""
+            given = {"started": start_of_run(context), **settings}
+            with closing(Snapshots(configuration(), run_id, spark_key=self.spark_key, **given)) as snapshots:
                 yield snapshots
 
     return {SNAPSHOTS: SnapshotsResource(spark_key=spark_key), IO_MANAGER: SnapshotIOManager(spark_key=spark_key)}

@@ -8,7 +8,7 @@ import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
-from snapshot_assets.pipeline.assets.check_results import INTACT
+from snapshot_assets.pipeline.assets.checks import INTACT
 from snapshot_assets.pipeline.assets.conditions import fresh, when_updated
 from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, StepContext, check_events, store_results
 from snapshot_assets.pipeline.dagster.failures import showing_failures

@@ -16,7 +16,7 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import check_pattern, parse_table, rule_of, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
-from snapshot_assets.pipeline.assets.checks import Judge, chunk_check
+from snapshot_assets.pipeline.assets.checks import chunk_check
 from snapshot_assets.pipeline.assets.tables import target_lineage
 from snapshot_assets.pipeline.dagster.dagster_internals import (
     NO_EVENTS_AT_THE_END,
@@ -49,7 +49,6 @@ from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.restore.loader import ChunkOutcome
-    from snapshot_assets.engine.restore.plan import RestorePlan
     from snapshot_assets.engine.restore.run import RestoreRun
 
 _CHECKS = {
@@ -195,9 +194,25 @@ class RestoreReport:
 
     def loaded(self, outcome: "ChunkOutcome", partition: str | None) -> None:
         """Report a window that is loaded; `partition` is its key, None for chunk 0."""
-        if partition is not None and outcome.status not in ("failed", "incomplete"):
-            facts = _metadata(outcome, self._restore_plan)
-            store_events(self._context, [materialization(self._key("restored"), facts, partition, "", self._made_from)])
+        if partition is None or outcome.status in ("failed", "incomplete"):
+            return
+        plan = self._restore_plan
+        metadata = {
+            "status": outcome.status,
+            "dagster/partition_row_count": plan.rows_after(outcome),
+            "rows_loaded": outcome.rows,
+            "size": human_bytes(outcome.bytes),
+            "bytes": outcome.bytes,
+            **rates(outcome.rows, outcome.bytes, outcome.seconds),
+            "chunk": str(outcome.chunk),
+            "revision": str(plan.state.revision),
+            "snapshot_id": plan.state.snapshot_id,
+            "import": plan.record.id,
+        }
+        if failed := plan.steps.any_failed:
+            metadata |= {"steps_failed": len(failed), "failed": [step.name for step in failed]}
+        event = materialization(self._key("restored"), with_sizes(metadata), partition, "", self._made_from)
+        store_events(self._context, [event])
 
     @contextmanager
     def of_end(self) -> Iterator[None]:
@@ -250,60 +265,37 @@ class RestoreReport:
             store_results(self._context, check_events(self._context.instance, check, results))
 
 
-def _metadata(outcome: "ChunkOutcome", plan: "RestorePlan") -> dict[str, Any]:
-    metadata = {
-        "status": outcome.status,
-        "dagster/partition_row_count": plan.rows_after(outcome),
-        "rows_loaded": outcome.rows,
-        "size": human_bytes(outcome.bytes),
-        "bytes": outcome.bytes,
-        **rates(outcome.rows, outcome.bytes, outcome.seconds),
-        "chunk": str(outcome.chunk),
-        "revision": str(plan.state.revision),
-        "snapshot_id": plan.state.snapshot_id,
-        "import": plan.record.id,
-    }
-    if failed := plan.steps.any_failed:
-        metadata |= {"steps_failed": len(failed), "failed": [step.name for step in failed]}
-    return with_sizes(metadata)
-
-
 def row_counts_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:
     """Return the checks of `restored`: the target has as many rows as the revision that was restored.
 
     `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
     """
     names = ["row_counts"] if plan.source_asset else list(_CHECKS)  # all rows of an asset lie in windows
-    return [chunk_check(plan, "restored", name, _CHECKS[name], _counting, spark_key) for name in names]
+    return [chunk_check(plan, "restored", name, _CHECKS[name], _judge_row_counts, spark_key) for name in names]
 
 
-@contextmanager
-def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[tuple[Sequence[int], Judge]]:
-    """Open the target, and count its rows of a chunk.
-
-    The ledger names the revision that was restored: a newer one may be sealed by now.
-    """
+def _judge_row_counts(
+    context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
+) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
+    """Count the target's rows of chunks, and judge them."""
     from snapshot_assets.engine.restore.row_counts import differences
 
-    run = snapshots_of(context).restore_run(plan.name)
-    restore_plan = run.current(recorded=True)
-    chunks = [each.chunk for each in restore_plan.chunks]
-    known = {UNTIMED_CHUNK, *chunks}
-    counting = snapshots_of(context).counting("counting", len(chunks), context.log.info)
+    snapshots = snapshots_of(context)
+    run = snapshots.restore_run(plan.name)
+    restore_plan = run.current(recorded=True)  # of the ledger's revision: a newer one may be sealed by now
+    known = {UNTIMED_CHUNK, *(each.chunk for each in restore_plan.chunks)}
+    if chunks is None:
+        chunks = [each.chunk for each in restore_plan.chunks if each.chunk != UNTIMED_CHUNK]
+    counting = snapshots.counting("counting", len(restore_plan.chunks), context.log.info)
     with run.target() as target, counting:
-
-        def judge(chosen: Sequence[int]) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
-            restored = [chunk for chunk in chosen if chunk in known]
-            found = differences(target, restore_plan, restored, snapshots_of(context).stage)
-            for chunk in chosen:
-                if chunk not in known:
-                    lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
-                    yield chunk, False, {"not_restored": lacking}, _RESTORE_AGAIN
-                else:
-                    different = found[chunk]
-                    yield chunk, not different, _differing(different), _RESTORE_AGAIN if different else None
-
-        yield chunks, judge
+        found = differences(target, restore_plan, [chunk for chunk in chunks if chunk in known], snapshots.stage)
+    for chunk in chunks:
+        if chunk in known:
+            different = found[chunk]
+            yield chunk, not different, _differing(different), _RESTORE_AGAIN if different else None
+        else:
+            lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
+            yield chunk, False, {"not_restored": lacking}, _RESTORE_AGAIN
 
 
 def _differing(different: Mapping[TableName, tuple[int, int]]) -> dict[str, Any]:

@@ -58,12 +58,7 @@ def untimed(plan: Plan, name: TableName, names: NameRule) -> bool:
 
 
 def table_specs(plan: Plan, names: NameRule) -> list[dg.AssetSpec]:
-    """Return the assets of a plan's tables.
-
-    Args:
-        plan: The plan.
-        names: How its source compares names.
-    """
+    """Return the assets of a plan's tables."""
     tables = tables_with_assets(plan)
     whole = {name for name in tables if untimed(plan, name, names)}
     return [
@@ -76,45 +71,30 @@ def table_specs(plan: Plan, names: NameRule) -> list[dg.AssetSpec]:
             partitions_def=None if name in whole else partitions_of(plan),
             metadata={"dagster/uri": plan.to, PLAN: plan.name}
             | dict.fromkeys(("dagster/table_name", TABLE), table_text(name)),
-            description=_description(plan, name, untimed=name in whole),
+            description=f"Table `{name}` of `{plan.to}`, materialised "
+            + ("with `untimed_tables`, as a whole" if name in whole else "with each chunk, if it has a time index")
+            + ". A downstream asset gets its rows as a DataFrame.",
         ).with_io_manager_key(IO_MANAGER)
         for name in tables
     ]
 
 
-def _description(plan: Plan, name: TableName, *, untimed: bool) -> str:
-    how = "with `untimed_tables`, as a whole" if untimed else "with each chunk, if it has a time index"
-    return f"Table `{name}` of `{plan.to}`, materialised {how}. A downstream asset gets its rows as a DataFrame."
-
-
-def source_spec(plan: Plan, kind: str | None) -> dg.AssetSpec:
-    """Return the external asset of the database that a plan exports."""
-    return _database(plan, "source", kind, [], f"The database that `{plan.name}` exports.")
-
-
-def target_spec(plan: Plan, kind: str | None) -> dg.AssetSpec:
-    """Return the external asset of the database that a plan is restored into."""
-    text = f"The database that `{plan.name}` is restored into."
-    return _database(plan, "target", kind, [asset_key(plan, "restored")], text)
-
-
-def _database(plan: Plan, name: str, kind: str | None, deps: list[dg.AssetKey], description: str) -> dg.AssetSpec:
-    kinds = {kind} if kind else set[str]()
-    return dg.AssetSpec(asset_key(plan, name), deps=deps, kinds=kinds, description=description, **shared_settings(plan))
+def database_spec(plan: Plan, name: str, kind: str | None) -> dg.AssetSpec:
+    """Return the external asset `source` or `target`: the database that a plan exports, or is restored into."""
+    exported = name == "source"
+    return dg.AssetSpec(
+        asset_key(plan, name),
+        deps=[] if exported else [asset_key(plan, "restored")],
+        kinds={kind} if kind else set[str](),
+        description=f"The database that `{plan.name}` {'exports' if exported else 'is restored into'}.",
+        **shared_settings(plan),
+    )
 
 
 def warn_of_misplaced(
     context: Context, key: dg.AssetKey, plan: Plan, tables: Mapping[TableName, Table], names: NameRule
 ) -> None:
-    """Warn of tables that are exported elsewhere than their assets show, once for the output that lacks their rows.
-
-    Args:
-        context: The step or output.
-        key: The asset `chunks` or `untimed_tables`.
-        plan: The plan.
-        tables: The exported tables.
-        names: How the source compares names.
-    """
+    """Warn of tables that are exported elsewhere than their assets show, once for the output that lacks their rows."""
     spellings, here = Spellings(names, tables), key == asset_key(plan, "untimed_tables")
     for name in tables_with_assets(plan):
         table = tables.get(spellings.of(name))
@@ -140,15 +120,7 @@ def report_tables(
     tables: Mapping[TableName, Table],
     names: NameRule,
 ) -> None:
-    """Report the tables that committed chunks materialize.
-
-    Args:
-        context: The step or output that exports.
-        plan: The plan.
-        outcomes: The chunks' outcomes.
-        tables: The exported tables, for their columns; those that are not there are reported without.
-        names: How the source compares names.
-    """
+    """Report the tables that committed chunks materialize."""
     exported = {TableName(file.schema, file.table) for outcome in outcomes for file in outcome.files}
     spellings = Spellings(names, {*tables, *exported})
     for name in tables_with_assets(plan):
@@ -156,24 +128,22 @@ def report_tables(
         table = tables.get(spelled)
         if _is_misplaced(plan, name, table, names):
             continue
-        chosen = [outcome for outcome in outcomes if alone is (outcome.chunk == UNTIMED_CHUNK)]
-        events = [
-            _materialization(plan, name, outcome, _files(outcome, spelled), table, alone=alone) for outcome in chosen
-        ]
+        events = []
+        for outcome in outcomes:
+            if alone is (outcome.chunk == UNTIMED_CHUNK):
+                files = [file for file in outcome.files if (file.schema, file.table) == spelled]
+                events.append(_materialization(plan, name, outcome, files, table))
         # Of external assets Dagster compares the versions that were observed, before the newest materialization.
         seen = [dg.AssetObservation(each.asset_key, partition=each.partition, tags=each.tags) for each in events]
         store_events(context, seen)
         store_events(context, events)
 
 
-def _files(outcome: Outcome, table: TableName) -> list[DataFile]:
-    return [file for file in outcome.files if (file.schema, file.table) == table]
-
-
 def _materialization(
-    plan: Plan, name: TableName, outcome: Outcome, files: Sequence[DataFile], table: Table | None, *, alone: bool
+    plan: Plan, name: TableName, outcome: Outcome, files: Sequence[DataFile], table: Table | None
 ) -> dg.AssetMaterialization:
-    rows = "dagster/row_count" if alone else "dagster/partition_row_count"
+    """Return the materialization of a table with a chunk: its rows, and its columns with those of the source."""
+    rows = "dagster/row_count" if outcome.chunk == UNTIMED_CHUNK else "dagster/partition_row_count"
     metadata = with_sizes(
         {
             rows: sum(file.rows for file in files),
@@ -182,37 +152,24 @@ def _materialization(
         }
     )
     if table is not None:
-        metadata |= _columns(plan, table)
+        columns = [dg.TableColumn(column.name, column.type) for column in table.columns]
+        metadata["dagster/column_schema"] = dg.TableSchema(columns=columns)
+        if not plan.source_asset:
+            source, dotted = asset_key(plan, "source"), table.table_name.dotted
+            deps = {
+                column.name: [dg.TableColumnDep(asset_key=source, column_name=f"{dotted}.{column.name}")]
+                for column in table.columns
+            }
+            metadata["dagster/column_lineage"] = dg.TableColumnLineage(deps)
     version = sha256("".join(file.sha256 for file in files).encode()).hexdigest()
     partition = key_of_chunk(plan, outcome.chunk)
     return materialization(table_key(plan, name), metadata, partition, version, made_from_versions({}))
 
 
-def _columns(plan: Plan, table: Table) -> dict[str, Any]:
-    """Return a table's columns, and that each comes from the column of the source, if that is a database."""
-    schema = dg.TableSchema(columns=[dg.TableColumn(column.name, column.type) for column in table.columns])
-    if plan.source_asset:
-        return {"dagster/column_schema": schema}
-    name = table.table_name
-    source = asset_key(plan, "source")
-    deps = {
-        column.name: [dg.TableColumnDep(asset_key=source, column_name=f"{name.dotted}.{column.name}")]
-        for column in table.columns
-    }
-    return {"dagster/column_schema": schema, "dagster/column_lineage": dg.TableColumnLineage(deps)}
-
-
 def target_lineage(
     plan: Plan, tables: Sequence[Table], names: Mapping[TableName, TableName], rule: NameRule
 ) -> dict[str, Any]:
-    """Return the metadata of a plan's restored target: each column comes from that of the table's asset.
-
-    Args:
-        plan: The plan.
-        tables: The restored tables.
-        names: Their names in the snapshot and in the target.
-        rule: How the snapshot's source compares names.
-    """
+    """Return the metadata of a plan's restored target: each column comes from that of the table's asset."""
     shown = tables_with_assets(plan)
     if not shown:
         return {}

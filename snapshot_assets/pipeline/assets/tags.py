@@ -36,12 +36,12 @@ class TagConfig(dg.Config):
 
 
 def _partitions(plan: Plan) -> dg.DynamicPartitionsDefinition:
-    """Return the partitions of a plan's tags: their names."""
     return dg.DynamicPartitionsDefinition(name=f"{plan.name}_tags")
 
 
 def tag_asset(plan: Plan) -> dg.AssetsDefinition:
     """Return the asset `tag`: materialising a partition pins a sealed revision under its name."""
+    rule = plan.retention.tag
 
     @plan_asset(
         plan,
@@ -50,7 +50,7 @@ def tag_asset(plan: Plan) -> dg.AssetsDefinition:
         required_resource_keys={SNAPSHOTS},
         deps=[asset_key(plan, "manifest")],
         partitions_def=_partitions(plan),
-        **_fresh(plan),
+        **(fresh(plan, rule.create_interval) if rule is not None else {}),  # one is due every interval
         backfill_policy=dg.BackfillPolicy.multi_run(1),
         description=f"Names for sealed revisions of `{plan.to}`, which stay readable for as long as a tag names them.",
     )
@@ -58,27 +58,16 @@ def tag_asset(plan: Plan) -> dg.AssetsDefinition:
         with showing_failures():
             store = snapshots_of(context).store(plan.name)
             catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
-            known = _create(catalog, context.partition_key, config)
+            known = catalog.require_snapshot().tags.get(context.partition_key)
+            # A tag that a rule created already stays: schedule and sensor may race.
+            if known is None or not (config.automatic and known.pin.automatic):
+                revision = version_to_pin(config.at, catalog.state)
+                ttl = None if config.time_retained is None else parse_duration(config.time_retained)
+                known = create_tag(catalog, context.partition_key, revision, ttl, automatic=config.automatic).known
         fact = revision_summaries(catalog.state)[known.pin.revision]
         return dg.MaterializeResult(metadata=_metadata(plan, known, fact, store.uri))
 
     return tag
-
-
-def _fresh(plan: Plan) -> dict[str, Any]:
-    """Return the freshness policy of a plan's tags: one is due every interval of the rule."""
-    rule = plan.retention.tag
-    return fresh(plan, rule.create_interval) if rule is not None else {}
-
-
-def _create(catalog: Catalog, name: str, config: TagConfig) -> TagState:
-    """Create a tag. If a rule wants one that a rule created already, return that: schedule and sensor may race."""
-    known = catalog.require_snapshot().tags.get(name)
-    if config.automatic and known is not None and known.pin.automatic:
-        return known
-    revision = version_to_pin(config.at, catalog.state)
-    ttl = None if config.time_retained is None else parse_duration(config.time_retained)
-    return create_tag(catalog, name, revision, ttl, automatic=config.automatic).known
 
 
 def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> dict[str, Any]:
@@ -114,7 +103,12 @@ def tag_job(plan: Plan) -> Any:
 
 
 def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
-    """Return the sensor that tags a new seal if the rule's newest tick has no tag; it ships stopped."""
+    """Return the sensor that tags a new seal if the rule's newest tick has no tag; it ships stopped.
+
+    Each seal requests the tag once, so the next seal makes up for a failed run.
+    """
+    assert plan.retention.tag is not None
+    rule = plan.retention.tag.rule
 
     @dg.asset_sensor(
         asset_key=asset_key(plan, "manifest"),
@@ -128,32 +122,22 @@ def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
     def tag_sealed(
         context: dg.SensorEvaluationContext, asset_event: dg.EventLogEntry
     ) -> dg.SensorResult | dg.SkipReason:
-        return _wanted(context, plan, asset_event.timestamp)
+        catalog = Catalog.open(snapshots_of(context).store(plan.name))
+        now = catalog.now()
+        wanted = due(catalog.require_snapshot(), now, tag=rule).tag
+        if wanted is None:
+            return dg.SkipReason(f"No tag is due: {why_no_tag(rule, catalog.state, now)}.")
+        ttl = duration_text(wanted.ttl) if wanted.ttl else None
+        config = TagConfig(at=f"rev:{wanted.revision}", time_retained=ttl, automatic=True)
+        request = dg.RunRequest(
+            run_key=f"{wanted.name} {asset_event.timestamp}",
+            partition_key=wanted.name,
+            run_config=dg.RunConfig(ops={op_name(plan, "tag"): config}),
+        )
+        partitions = _partitions(plan).build_add_request([wanted.name])
+        return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=[partitions])
 
     return tag_sealed
-
-
-def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.SkipReason:
-    """Request the tag that is due. Each seal requests it once, so the next seal makes up for a failed run."""
-    assert plan.retention.tag is not None
-    rule = plan.retention.tag.rule
-    catalog = Catalog.open(snapshots_of(context).store(plan.name))
-    now = catalog.now()
-    wanted = due(catalog.require_snapshot(), now, tag=rule).tag
-    if wanted is None:
-        return dg.SkipReason(f"No tag is due: {why_no_tag(rule, catalog.state, now)}.")
-    config = TagConfig(
-        at=f"rev:{wanted.revision}", time_retained=duration_text(wanted.ttl) if wanted.ttl else None, automatic=True
-    )
-    request = dg.RunRequest(
-        run_key=f"{wanted.name} {sealed_at}",
-        partition_key=wanted.name,
-        run_config=dg.RunConfig(ops={op_name(plan, "tag"): config}),
-    )
-    return dg.SensorResult(
-        run_requests=[request],
-        dynamic_partitions_requests=[_partitions(plan).build_add_request([wanted.name])],
-    )
 
 
 def show_tags(context: dg.OpExecutionContext | dg.AssetExecutionContext, plan: Plan, state: State, uri: str) -> None:
@@ -165,21 +149,16 @@ def show_tags(context: dg.OpExecutionContext | dg.AssetExecutionContext, plan: P
     instance.add_dynamic_partitions(partitions, sorted(state.tags))
     facts = revision_summaries(state)
     for name, known in sorted(state.tags.items()):
-        metadata = _metadata(plan, known, facts[known.pin.revision], uri)
-        if _shown_object(instance, key, name) != metadata[_OBJECT]:
-            made_from = made_from_versions(
-                {asset_key(plan, "manifest"): facts[known.pin.revision].sealed.seal.checksum}
-            )
+        fact = facts[known.pin.revision]
+        metadata = _metadata(plan, known, fact, uri)
+        newest = instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=key, asset_partitions=[name]), limit=1
+        ).records
+        event = newest[0].asset_materialization if newest else None
+        shown = event.metadata.get(_OBJECT) if event is not None else None
+        if shown is None or shown.value != metadata[_OBJECT]:  # a replaced tag has another object
+            made_from = made_from_versions({asset_key(plan, "manifest"): fact.sealed.seal.checksum})
             context.log_event(materialization(key, metadata, name, "", made_from))
     made = instance.get_materialized_partitions(key) & set(instance.get_dynamic_partitions(partitions))
     for gone in sorted(made - state.tags.keys()):
         instance.delete_dynamic_partition(partitions, gone)
-
-
-def _shown_object(instance: dg.DagsterInstance, key: dg.AssetKey, name: str) -> object:
-    """Return the object that the partition's newest materialization names; a replaced tag has another one."""
-    wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[name])
-    for record in instance.fetch_materializations(wanted, limit=1).records:
-        if record.asset_materialization is not None and _OBJECT in record.asset_materialization.metadata:
-            return record.asset_materialization.metadata[_OBJECT].value
-    return None

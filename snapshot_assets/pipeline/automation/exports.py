@@ -42,7 +42,7 @@ from snapshot_assets.pipeline.dagster.partitions import (
     schedule_status,
     window_of,
 )
-from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, Snapshots, snapshots_of
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.dagster.runs import why_to_wait
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.windows import windows_of
@@ -83,10 +83,6 @@ class ManifestConfig(dg.Config):
         description="Whether the tag that the plan's rule has due is created; by default with `automation: true`.",
     )
 
-    def tags(self, plan: Plan) -> bool:
-        """Return whether a run creates the tag that is due."""
-        return plan.dagster.automation if self.create_due_tag is None else self.create_due_tag
-
     def depth(self) -> SealDepth | None:
         """Return what a seal hashes; None for what the plan says.
 
@@ -104,13 +100,19 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     Raises:
         PlanError: `windows` names no window of the plan.
     """
-    windows, started = chunks_of_run(context, plan), snapshots_of(context).started
+    snapshots, windows, exported = snapshots_of(context), chunks_of_run(context, plan), list[int]()
+    closed = windows_of(plan, snapshots.started)
     due = windows is None and config.windows == "due"
-    exported = _exported(context, plan) if due or config.late_windows else []
+    if due or config.late_windows:
+        state = snapshots.export_run(plan.name).read_catalog().state
+        exported = [window.id for window in closed if state.completed(window.id)]
     if due:
-        windows = sorted({window.id for window in windows_of(plan, started)} - set(exported))
+        windows = sorted({window.id for window in closed} - set(exported))
     elif windows is None:
-        windows = _range(plan, config.windows)
+        first, dots, last = config.windows.partition("...")
+        if not dots:
+            raise PlanError(f"windows {config.windows!r} is neither `due` nor a range of partition keys, first...last.")
+        windows = list(range(window_of(plan, first).id, window_of(plan, last).id + 1))
     if len(windows) > MANY_WINDOWS:
         context.log.warning(
             f"This run {'copies' if plan.kind == 'query' else 'exports'} {counted(len(windows), 'window')}. Dagster"
@@ -118,24 +120,10 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
             f" chunk_time_window, or runs of at most {MANY_WINDOWS:,} windows (chunks_per_run)."
         )
     chosen = set(windows)
-    if text := open_windows_text((each for each in windows_of(plan, started) if each.id in chosen), started):
+    if text := open_windows_text((each for each in closed if each.id in chosen), snapshots.started):
         context.log.warning(text)
     late = tuple(exported[-config.late_windows :]) if config.late_windows else ()
     return ChunkScans(tuple(windows), config.replace, late)
-
-
-def _exported(context: dg.AssetExecutionContext, plan: Plan) -> list[int]:
-    """Return the ids of the closed windows that are exported, in order."""
-    run = snapshots_of(context).export_run(plan.name)
-    state = run.read_catalog().state
-    return [window.id for window in windows_of(plan, run.started) if state.completed(window.id)]
-
-
-def _range(plan: Plan, text: str) -> list[int]:
-    first, dots, last = text.partition("...")
-    if not dots:
-        raise PlanError(f"windows {text!r} is neither `due` nor a range of partition keys, first...last.")
-    return list(range(window_of(plan, first).id, window_of(plan, last).id + 1))
 
 
 def export_job(plan: Plan) -> Any:
@@ -153,14 +141,14 @@ def export_job(plan: Plan) -> Any:
 
 
 def export_schedules(plan: Plan, job: Any) -> list[dg.ScheduleDefinition]:
-    """Return the schedule of exports or copies; none for a range that ended long ago, unless the plan configures it."""
+    """Return the schedule that exports or copies what is due: all windows that have closed, also after a downtime.
+
+    There is none for a range that ended long ago, unless the plan configures it.
+    """
     configured = plan.dagster.export_cron or plan.dagster.default_status == "running"
     ended = plan.end_time is not None and plan.end_time + _TO_CATCH_UP <= datetime.now(UTC)
-    return [export_schedule(plan, job)] if configured or not ended else []
-
-
-def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
-    """Return the schedule that exports or copies what is due: all windows that have closed, also after a downtime."""
+    if ended and not configured:
+        return []
     does = "Copies" if plan.kind == "query" else "Exports"
 
     @dg.schedule(
@@ -184,24 +172,14 @@ def export_schedule(plan: Plan, job: Any) -> dg.ScheduleDefinition:
         snapshots = snapshots_of(context)
         state = Catalog.open(snapshots.store(plan.name)).state
         new = not plan.schema_only and any(not state.completed(window.id) for window in windows)
-        if (
-            not new
-            and state.has_snapshot
-            and state.sealed
-            and not state.missing()
-            and _replicated(snapshots, plan, state)
-        ):
+        done = not new and state.has_snapshot and state.sealed and not state.missing()
+        if done and plan.replicate_to is not None and state.newest_seal is not None:  # an earlier run may have failed
+            done = Catalog.open(replica_store(snapshots, plan)).state.revision >= state.newest_seal.revision
+        if done:
             return dg.SkipReason("Every closed window is exported and sealed.")
         return dg.RunRequest(run_config=_run_config(plan, late_windows=plan.late_windows if new else 0))
 
-    return schedule
-
-
-def _replicated(snapshots: Snapshots, plan: Plan, state: State) -> bool:
-    """Return whether a plan's replica has the newest seal; an earlier run may have failed to copy it."""
-    if plan.replicate_to is None or state.newest_seal is None:
-        return True
-    return Catalog.open(replica_store(snapshots, plan)).state.revision >= state.newest_seal.revision
+    return [schedule]
 
 
 def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:
@@ -215,33 +193,10 @@ def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:
 
 
 def copy_definitions(plan: Plan, spark_key: str) -> dg.Definitions:
-    """Return the definitions of a plan of kind `query`: its asset `copy`, the job `<plan>_copy`, and its schedule."""
-    with accepting_unstable_parts():
-        asset = copy_asset(plan, spark_key)
-    windows = " Without partitions, it copies every closed window that is missing." if plan.windowed else ""
-    job = dg.define_asset_job(
-        f"{plan.name}_copy",
-        selection=dg.AssetSelection.assets(asset.key),
-        description=f"Copies the query of {plan.name}; for schedules.{windows}",
-    )
-    schedules = export_schedules(plan, job) if plan.scheduled else []
-    return dg.Definitions(assets=[asset], jobs=[job], schedules=schedules)
+    """Return the definitions of a plan of kind `query`: its asset `copy`, the job `<plan>_copy`, and its schedule.
 
-
-def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
-    """Return the asset `<plan>/copy`; it is partitioned if the query has windows."""
-    decorator = plan_asset(
-        plan,
-        "copy",
-        **fresh(plan),
-        kinds={"pyspark", plan.format},
-        required_resource_keys={SNAPSHOTS, spark_key},
-        partitions_def=partitions_of(plan) if plan.windowed else None,
-        backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run) if plan.windowed else None,
-        metadata={"location": plan.to, "query": _query_text(plan)},
-        description=f"Copies a query of `{plan.source}` to `{plan.to}`. The copy is complete once `manifest.json` says"
-        " `sealed: true`.",
-    )
+    The asset is partitioned if the query has windows.
+    """
 
     def windows(context: dg.AssetExecutionContext, config: ExportConfig) -> dg.MaterializeResult[None]:
         with showing_failures():
@@ -253,7 +208,28 @@ def copy_asset(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
         with showing_failures():
             return dg.MaterializeResult(metadata=_copy(context, plan, ChunkScans(())))
 
-    return decorator(windows if plan.windowed else whole)
+    with accepting_unstable_parts():
+        decorator = plan_asset(
+            plan,
+            "copy",
+            **fresh(plan),
+            kinds={"pyspark", plan.format},
+            required_resource_keys={SNAPSHOTS, spark_key},
+            partitions_def=partitions_of(plan) if plan.windowed else None,
+            backfill_policy=dg.BackfillPolicy(max_partitions_per_run=plan.chunks_per_run) if plan.windowed else None,
+            metadata={"location": plan.to, "query": _query_text(plan)},
+            description=f"Copies a query of `{plan.source}` to `{plan.to}`. The copy is complete once `manifest.json`"
+            " says `sealed: true`.",
+        )
+        asset = decorator(windows if plan.windowed else whole)
+    due = " Without partitions, it copies every closed window that is missing." if plan.windowed else ""
+    job = dg.define_asset_job(
+        f"{plan.name}_copy",
+        selection=dg.AssetSelection.assets(asset.key),
+        description=f"Copies the query of {plan.name}; for schedules.{due}",
+    )
+    schedules = export_schedules(plan, job) if plan.scheduled else []
+    return dg.Definitions(assets=[asset], jobs=[job], schedules=schedules)
 
 
 def _copy(context: dg.AssetExecutionContext, plan: Plan, chosen: ChunkScans) -> dict[str, Any]:

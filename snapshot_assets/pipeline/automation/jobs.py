@@ -5,25 +5,186 @@ They are ops, not assets, because they make no new data. The metadata of an op's
 
 # Dagster reads the annotations of ops and schedules, so they must not be postponed here.
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, time
+from contextlib import closing, contextmanager
+from datetime import UTC, time
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import dagster as dg
+from pydantic import Field
 
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.expire import execute_expiry, plan_expiry
+from snapshot_assets.catalog.operations.garbage import execute_collection, plan_collection
+from snapshot_assets.catalog.operations.maintain_log import checkpoint_head
+from snapshot_assets.catalog.pins.automatic import due, with_new_tag
+from snapshot_assets.catalog.pins.objects import delete_pin
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.state.retained import EXPIRED, released_objects
+from snapshot_assets.engine.compact.options import TARGET_BYTES, CompactionOptions, Dedupe
 from snapshot_assets.errors import PlanError
-from snapshot_assets.pipeline.automation.maintenance import (
-    MaintenanceConfig,
-    apply_retention,
-    collect_garbage,
-    compact,
-    make_savepoint,
-    write_checkpoint,
-)
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.units import parse_file_size, size_text
+from snapshot_assets.pipeline.assets.tags import show_tags
 from snapshot_assets.pipeline.automation.restores import drill_op
 from snapshot_assets.pipeline.automation.verification import verify_op
 from snapshot_assets.pipeline.dagster.failures import as_failure, joined, showing_failures
-from snapshot_assets.pipeline.dagster.partitions import schedule_status
-from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS
+from snapshot_assets.pipeline.dagster.metadata import (
+    checkpoint_metadata,
+    compaction_metadata,
+    garbage_metadata,
+    plan_metadata,
+    with_sizes,
+)
+from snapshot_assets.pipeline.dagster.partitions import asset_key, schedule_status
+from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.compact.plan import CompactionPlan
+    from snapshot_assets.engine.compact.run import Compacted, CompactRun
+
+
+class MaintenanceConfig(dg.Config):
+    """Run config of `<plan>_maintenance`; by default it does all that the plan has, and compacts what needs it."""
+
+    operations: list[str] = Field(
+        default=[],
+        description="What the run does, of retention, compact, savepoint, checkpoint and gc; always in this order.",
+    )
+    dry_run: bool = Field(default=False, description="Only report what would be done; change nothing.")
+    target_size: str = Field(default=size_text(TARGET_BYTES), description="compact: size of a merged file.")
+    tables: list[str] = Field(default=[], description="compact: tables to rewrite, whether they need it or not.")
+    chunks: list[int] = Field(default=[], description="compact: chunks to rewrite, whether they need it or not.")
+    dedupe: str = Field(
+        default="", description="compact: `primary_key` keeps only the newest of rows with one primary key."
+    )
+
+    def options(self) -> CompactionOptions:
+        """Return what to compact.
+
+        Raises:
+            PlanError: A field is invalid.
+        """
+        if self.dedupe not in get_args(Dedupe):
+            raise PlanError(f"dedupe {self.dedupe!r} is invalid; write primary_key, or leave it out.")
+        return CompactionOptions(
+            parse_file_size(self.target_size),
+            tuple(self.chunks),
+            tuple(map(parse_table, self.tables)),
+            cast(Dedupe, self.dedupe),
+        )
+
+
+@contextmanager
+def _opened_catalog(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> Iterator[Catalog]:
+    """Open a plan's location, for writing unless the run is dry; an error becomes one that Dagster does not retry."""
+    with showing_failures():
+        store = snapshots_of(context).store(plan.name)
+        if config.dry_run:
+            yield Catalog.open(store)
+        else:
+            yield Catalog.open_for_writing(store, single_writer=plan.single_writer)
+
+
+def write_checkpoint(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
+    """Write the checkpoint of the newest revision, and return the metadata of that."""
+    with _opened_catalog(context, plan, config) as catalog:
+        if config.dry_run:
+            return {"dry_run": True, "revision": str(catalog.require_snapshot().revision)}
+        return checkpoint_metadata(checkpoint_head(catalog))
+
+
+def collect_garbage(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
+    """Delete the garbage that is older than the plan's grace; return and record the metadata of that."""
+    with _opened_catalog(context, plan, config) as catalog:
+        garbage = plan_collection(catalog)
+        if not config.dry_run:
+            garbage = execute_collection(catalog, garbage)
+        facts = garbage_metadata(garbage, dry_run=config.dry_run)
+    if not config.dry_run:
+        manifest = asset_key(plan, "manifest")
+        context.log_event(dg.AssetObservation(manifest, description="Garbage collection", metadata=facts))
+    return facts
+
+
+def compact(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
+    """Merge small files and rewrite files with deleted rows, and return the metadata of that."""
+    from snapshot_assets.engine.compact.plan import plan_compaction
+
+    with _opened_catalog(context, plan, config) as catalog:
+        run = snapshots_of(context).compact_run(plan.name, catalog)
+        compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.options())
+        if config.dry_run:
+            return plan_metadata(compaction)
+        return compaction_metadata(_execute(context, run, compaction))
+
+
+def apply_retention(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
+    """Create the tag that is due, delete those past their time, expire revisions; return the metadata of that."""
+    with _opened_catalog(context, plan, config) as catalog:
+        before = catalog.require_snapshot().after(())  # a copy, which later commits do not change
+        new = due(before, catalog.now(), tag=plan.retention.tag_rule).tag
+        if config.dry_run:
+            tagged = with_new_tag(before, new, catalog.now())
+            expiry = plan_expiry(catalog, plan.retention.rule, tags=plan.retention.tag_rule, state=tagged)
+            after = tagged.after([act.TagDeleted(name) for name in expiry.tags])
+            after = after.after([act.Expired(expiry.expired)] if expiry.expired else [])
+        else:
+            if new is not None:  # first, so that there are never fewer than the rules keep
+                create_tag(catalog, new.name, new.revision, new.ttl, automatic=True)
+            try:
+                expiry = execute_expiry(
+                    catalog, plan_expiry(catalog, plan.retention.rule, tags=plan.retention.tag_rule)
+                )
+            finally:  # an expiry may refuse a damaged log: the new tag stays then, and is shown
+                show_tags(context, plan, catalog.refresh(), catalog.store.uri)
+            after = catalog.state
+    released = [each for each in released_objects(before, after, EXPIRED) if not each.at_once]
+    return with_sizes(
+        {
+            "dry_run": config.dry_run,
+            "tag_created": new.name if new else "none",
+            "tags_deleted": list(expiry.tags),
+            "revisions_expired": list(expiry.expired),
+            "revisions_kept_by_pins": len(expiry.pinned),
+            "bytes_unneeded": sum(each.bytes for each in released),
+        }
+    )
+
+
+def make_savepoint(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
+    """Compact and pin everything if a savepoint is due, delete the oldest; return the metadata of that."""
+    from snapshot_assets.engine.compact.plan import compact_and_pin
+
+    rule = plan.retention.savepoint.rule if plan.retention.savepoint else None
+    with _opened_catalog(context, plan, config) as catalog:
+        wanted = due(catalog.require_snapshot(), catalog.now(), savepoint=rule)
+        gone = wanted.savepoints_gone
+        done: list[Compacted] = []
+
+        def compact_all(compaction: "CompactionPlan") -> None:
+            done.extend(_execute(context, snapshots_of(context).compact_run(plan.name, catalog), compaction))
+
+        metadata: dict[str, Any] = {"dry_run": config.dry_run, "due": wanted.savepoint}
+        if wanted.savepoint and not config.dry_run:
+            pin = compact_and_pin(catalog, compact_all, automatic=True).pin
+            metadata |= {"chunks_compacted": len(done), "savepoint": str(pin.id), "revision": str(pin.revision)}
+        if not config.dry_run:
+            gone = tuple(each for each in gone if delete_pin(catalog, each))
+        metadata["savepoints_deleted"] = [each.pin.id for each in gone]
+    return with_sizes(metadata)
+
+
+def _execute(context: dg.OpExecutionContext, run: "CompactRun", compaction: "CompactionPlan") -> "list[Compacted]":
+    done = []
+    counting = snapshots_of(context).counting("compacting", len(compaction.chunks), context.log.info)
+    with counting as progress, closing(run.execute(compaction)) as outcomes:
+        for outcome in outcomes:
+            done.append(outcome)
+            progress.outcome(outcome)
+    return done
+
 
 _OPERATIONS = {
     "retention": (apply_retention, "Creates the tag that is due, deletes expired ones, expires revisions."),
@@ -42,7 +203,7 @@ _SUNDAY = 6
 def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
     """Return the jobs of a plan's location: maintenance, verify and, with `scratch`, restore_drill."""
     jobs = {
-        "maintenance": (maintenance_op(plan, spark_key), f"Maintains `{plan.to}`: {', '.join(_times(plan))}."),
+        "maintenance": (_maintenance_op(plan, spark_key), f"Maintains `{plan.to}`: {', '.join(_times(plan))}."),
         "verify": (verify_op(plan), f"Verifies `{plan.to}`; damage fails the run, and the checks of what has it."),
     }
     if plan.scratch:
@@ -54,7 +215,7 @@ def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
     ]
 
 
-def maintenance_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
+def _maintenance_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
     """Return the op of `<plan>_maintenance`, with an output for each operation, whose metadata reports what it did."""
 
     @dg.op(
@@ -64,41 +225,28 @@ def maintenance_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
         description="Runs one operation after the other; one that fails does not keep the next from running.",
     )
     def maintain(context: dg.OpExecutionContext, config: MaintenanceConfig) -> Iterator[dg.Output[None]]:
+        operations, failures = list(_times(plan)), []
         with showing_failures():
-            chosen = _chosen(plan, config)
-        failures = []
+            for name in set(config.operations).difference(operations):
+                known = ", ".join(operations)
+                raise PlanError(f"Plan {plan.name!r} has no operation {name!r}; write some of {known}.")
+        chosen = [name for name in operations if name in config.operations or not config.operations]
         for name in chosen:
             try:
                 facts = _OPERATIONS[name][0](context, plan, config)
             except Exception as error:
                 if len(chosen) == 1:
                     raise
-                failures.append(_failure_of(name, error))
-                context.log.error(failures[-1].description or name)
+                failure = error if isinstance(error, dg.Failure) else as_failure(error)
+                text = f"{name}: {failure.description}"
+                failures.append(dg.Failure(text, dict(failure.metadata), allow_retries=False))
+                context.log.error(text)
             else:
                 yield dg.Output(None, name, metadata=facts)
         if failures:
             raise joined(failures)
 
     return maintain
-
-
-def _chosen(plan: Plan, config: MaintenanceConfig) -> list[str]:
-    """Return the operations of a run, in their order.
-
-    Raises:
-        PlanError: The plan has no such operation.
-    """
-    operations = list(_times(plan))
-    for name in set(config.operations).difference(operations):
-        raise PlanError(f"Plan {plan.name!r} has no operation {name!r}; write some of {', '.join(operations)}.")
-    return [name for name in operations if name in config.operations or not config.operations]
-
-
-def _failure_of(name: str, error: Exception) -> dg.Failure:
-    """Return an operation's error as a failure that names it."""
-    failure = error if isinstance(error, dg.Failure) else as_failure(error)
-    return dg.Failure(f"{name}: {failure.description}", dict(failure.metadata), allow_retries=False)
 
 
 def _times(plan: Plan) -> dict[str, time]:
@@ -134,10 +282,10 @@ def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.Sche
         for job in jobs
         if job.name in crons
     ]
-    return [maintenance_schedule(plan), *schedules]
+    return [_maintenance_schedule(plan), *schedules]
 
 
-def maintenance_schedule(plan: Plan) -> dg.ScheduleDefinition:
+def _maintenance_schedule(plan: Plan) -> dg.ScheduleDefinition:
     """Return the schedule of `<plan>_maintenance`, which ticks at each time at which an operation is due.
 
     Retention and savepoints make up for a missed tick at the next one.
@@ -155,16 +303,11 @@ def maintenance_schedule(plan: Plan) -> dg.ScheduleDefinition:
         ),
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-        config = MaintenanceConfig(operations=_due(plan, context.scheduled_execution_time.astimezone(UTC)))
+        tick = context.scheduled_execution_time.astimezone(UTC)
+        wanted = [name for name, at in times.items() if at == tick.time()]
+        if "compact" in wanted and tick.weekday() != _SUNDAY:
+            wanted.remove("compact")
+        config = MaintenanceConfig(operations=wanted)
         return dg.RunRequest(run_config=dg.RunConfig(ops={f"{plan.name}_maintain": config}))
 
     return schedule
-
-
-def _due(plan: Plan, tick: datetime) -> list[str]:
-    """Return the operations that are due at a tick."""
-    return [
-        name
-        for name, at in _times(plan).items()
-        if at == tick.time() and (name != "compact" or tick.weekday() == _SUNDAY)
-    ]

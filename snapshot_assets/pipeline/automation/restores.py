@@ -6,13 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.format.names import table_text
@@ -24,10 +23,6 @@ from snapshot_assets.pipeline.dagster.partitions import asset_key, op_name, sens
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.pipeline.dagster.runs import failed_before, why_to_wait
 from snapshot_assets.plan.plan import Plan
-
-if TYPE_CHECKING:
-    from snapshot_assets.engine.restore.drill import ComparedRows
-    from snapshot_assets.engine.restore.plan import RestorePlan
 
 _SECONDS = 60
 """How often the sensor looks for something new."""
@@ -53,7 +48,7 @@ def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
     """
     on = plan.dagster.restore_on
     assert on is not None
-    sealed = on == "sealed"
+    sealed, key = on == "sealed", dg.AssetKey(on.split("/"))
 
     @dg.sensor(
         name=f"{plan.name}_restore_sensor",
@@ -70,7 +65,10 @@ def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
         state = Catalog.open(snapshots_of(context).store(plan.name)).state
         if state.newest_seal is None:
             return dg.SkipReason(f"{plan.to} has no sealed snapshot.")
-        new = _seal(state) if sealed else _event(context.instance, dg.AssetKey(on.split("/")))
+        new = f"{state.location_id} {state.newest_seal.revision}"
+        if not sealed:
+            records = context.instance.fetch_materializations(key, limit=1).records
+            new = f"{key.to_user_string()} {records[0].storage_id}" if records else ""
         if waiting := why_to_wait(context, job.name):
             return dg.SkipReason(waiting)
         if not new or (new == context.cursor and not failed_before(context.instance, job.name, _AGAIN)):
@@ -79,17 +77,6 @@ def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
         return dg.RunRequest(run_config=dg.RunConfig(ops={op_name(plan, "restored"): RestoreConfig(replace=True)}))
 
     return restore
-
-
-def _seal(state: State) -> str:
-    assert state.newest_seal is not None
-    return f"{state.location_id} {state.newest_seal.revision}"
-
-
-def _event(instance: dg.DagsterInstance, key: dg.AssetKey) -> str:
-    """Return the newest materialization of an asset; "" without one."""
-    records = instance.fetch_materializations(key, limit=1).records
-    return f"{key.to_user_string()} {records[0].storage_id}" if records else ""
 
 
 _REMEDY = (
@@ -138,7 +125,7 @@ def drill_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
 
 
 def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> dict[str, Any]:
-    """Have the drill, and return its metadata."""
+    """Restore and compare; returns the metadata."""
     from snapshot_assets.engine.restore.drill import drill, newest_tag
 
     started, snapshots = time.monotonic(), snapshots_of(context)
@@ -150,26 +137,17 @@ def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> d
     with scratch_database(snapshots.scratch(plan.name), f"snapshots_drill_{plan.name}") as address:
         run = snapshots.restore_into(plan, address, settings)
         restored, compared = drill(run, partial(snapshots.counting, log=context.log.info))
-    seconds = time.monotonic() - started
-    return {
-        "version": version or "newest seal",
-        **_facts(restored, compared),
-        "seconds": round(seconds, 1),
-        "time": human_seconds(seconds),
-    }
-
-
-def _facts(plan: "RestorePlan", compared: "list[ComparedRows]") -> dict[str, Any]:
-    rows = Counter[str]()
+    seconds, rows = time.monotonic() - started, Counter[str]()
     for each in compared:
         rows[table_text(each.table)] += each.found
     facts: dict[str, Any] = {
-        "revision": str(plan.state.revision),
+        "version": version or "newest seal",
+        "revision": str(restored.state.revision),
         "rows_compared": rows.total(),
-        "compared": "values" if plan.same_kind else "numbers of rows: the scratch database is of another kind",
+        "compared": "values" if restored.same_kind else "numbers of rows: the scratch database is of another kind",
     }
     if rows:
         facts["tables"] = first_rows({"table": name, "rows": count} for name, count in sorted(rows.items()))
-    if plan.lost:
-        facts["not_carried"] = first_rows({"what": what} for what in plan.lost)
-    return facts
+    if restored.lost:
+        facts["not_carried"] = first_rows({"what": what} for what in restored.lost)
+    return facts | {"seconds": round(seconds, 1), "time": human_seconds(seconds)}

@@ -17,8 +17,7 @@ from snapshot_assets.catalog.verify.records import damage_on_record, record_veri
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import REPLICA, is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
-from snapshot_assets.pipeline.assets.check_results import INTACT, record_report, remedy
-from snapshot_assets.pipeline.assets.checks import suspected_files
+from snapshot_assets.pipeline.assets.checks import INTACT, record_report, remedy, suspected_files
 from snapshot_assets.pipeline.assets.replicas import replica_store
 from snapshot_assets.pipeline.assets.tags import show_tags
 from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events, store_results
@@ -48,29 +47,21 @@ class VerifyConfig(dg.Config):
         " one each day, as `snapshots export verify --sample` does. By default the plan's `verify_sample`.",
     )
 
-    def chosen_depth(self, plan: Plan) -> str:
-        """Return the depth of this run: its own, else the plan's.
-
-        Raises:
-            PlanError: It is invalid.
-        """
-        depth = self.depth or plan.dagster.verify_depth
-        if depth not in _DEPTHS:
-            raise PlanError(f"depth {depth!r} is invalid; write one of {', '.join(_DEPTHS)}.")
-        return depth
-
-    def rotation(self, plan: Plan) -> Rotation | None:
-        """Return what chooses the share that is hashed; None if none is given.
+    def chosen(self, plan: Plan) -> tuple[str, Rotation | None]:
+        """Return the depth of this run, its own or else the plan's, and what chooses the share that is hashed, if any.
 
         Raises:
             PlanError: Depth or share is invalid.
         """
-        if (depth := self.chosen_depth(plan)) != "sample":
+        depth = self.depth or plan.dagster.verify_depth
+        if depth not in _DEPTHS:
+            raise PlanError(f"depth {depth!r} is invalid; write one of {', '.join(_DEPTHS)}.")
+        if depth != "sample":
             if self.sample:
                 raise PlanError(f"sample {self.sample!r} has no effect with depth {depth}; leave one out.")
-            return None
+            return depth, None
         share = self.sample or plan.dagster.verify_sample
-        return Rotation.of_share(parse_share(share), datetime.now(UTC)) if share else None
+        return depth, Rotation.of_share(parse_share(share), datetime.now(UTC)) if share else None
 
 
 def verify_op(plan: Plan) -> dg.OpDefinition:
@@ -84,7 +75,7 @@ def verify_op(plan: Plan) -> dg.OpDefinition:
     )
     def verify_location(context: dg.OpExecutionContext, config: VerifyConfig) -> None:
         with showing_failures():
-            depth, rotation = config.chosen_depth(plan), config.rotation(plan)
+            depth, rotation = config.chosen(plan)
         facts: dict[str, Any] = {}
         failures = []
         for part in parts:  # each whatever became of the other
@@ -111,8 +102,7 @@ def replica_check(plan: Plan) -> dg.AssetChecksDefinition:
     )
     def files_intact(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with showing_failures():
-            rotation = VerifyConfig(depth="sample").rotation(plan)
-            report = _replica_report(context, plan, "sample", rotation)
+            report = _replica_report(context, plan, *VerifyConfig(depth="sample").chosen(plan))
         return dg.AssetCheckResult(**_replica_result(plan, report))
 
     return files_intact
@@ -126,6 +116,8 @@ def _verify_location(
     Raises:
         dagster.Failure: It is damaged, or cannot be read.
     """
+    from snapshot_assets.catalog.status import unsealed_work
+
     with showing_failures():
         store = snapshots_of(context).store(plan.name)
         state = Catalog.open(store).require_snapshot()
@@ -134,11 +126,20 @@ def _verify_location(
         record_verification(store, report, datetime.now(UTC))
     record_report(context, plan, state, report, _WHOLE)
     show_tags(context, plan, state, store.uri)
-    age = _age(state, datetime.now(UTC))
+    work = unsealed_work(state)
+    age: dict[str, Any] = {"sealed": state.sealed, "missing_windows": work.chunks}
+    if state.newest_seal is not None:
+        seconds = (datetime.now(UTC) - state.newest_seal.committed_at).total_seconds()
+        age |= {"seal_age_seconds": round(seconds), "seal_age": human_seconds(seconds)}
+    age = with_sizes(age | {"unsealed_files": work.files, "unsealed_bytes": work.bytes})
     context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Verification", metadata=age))
     facts = with_sizes({"revision": str(state.revision), "files": report.files, "hashed_bytes": report.bytes})
     if damage := _damage(report):
-        raise _failure(report, damage, facts, _remedy(plan, report, damage))
+        ways = [remedy(plan, [fault for fault in damage if not fault.revisions])]
+        if report.remedy and report.remedy.commands:
+            older = "\n".join(f"- `{command}`" for command in report.remedy.commands)
+            ways.append(f"Expire the older revisions that need damaged objects:\n\n{older}")
+        raise _failure(report, damage, facts, "\n\n".join(filter(None, ways)))
     return facts
 
 
@@ -203,29 +204,6 @@ def _failure(report: Report, damage: Sequence[Fault], facts: Mapping[str, Any], 
         metadata={**facts, **fault_metadata(damage), "remedy": dg.MetadataValue.md(remedy)},
         allow_retries=False,
     )
-
-
-def _age(state: State, now: datetime) -> dict[str, Any]:
-    """Return how old the newest seal is, and what was committed since."""
-    from snapshot_assets.catalog.status import unsealed_work
-
-    work = unsealed_work(state)
-    facts: dict[str, Any] = {"sealed": state.sealed, "missing_windows": work.chunks}
-    if state.newest_seal is not None:
-        seconds = (now - state.newest_seal.committed_at).total_seconds()
-        facts |= {"seal_age_seconds": round(seconds), "seal_age": human_seconds(seconds)}
-    return with_sizes(facts | {"unsealed_files": work.files, "unsealed_bytes": work.bytes})
-
-
-def _remedy(plan: Plan, report: Report, damage: Sequence[Fault]) -> str:
-    """Return what repairs a location: the newest state first, then commands that expire older damaged revisions."""
-    newest = [fault for fault in damage if not fault.revisions]
-    older = "\n".join(f"- `{command}`" for command in report.remedy.commands) if report.remedy else ""
-    ways = (
-        remedy(plan, newest),
-        f"Expire the older revisions that need damaged objects:\n\n{older}" if older else None,
-    )
-    return "\n\n".join(way for way in ways if way)
 
 
 def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | None, suspected: set[str]) -> Report:

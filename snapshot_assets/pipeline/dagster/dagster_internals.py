@@ -68,28 +68,6 @@ _BATCH_SIZE = "DAGSTER_EVENT_BATCH_SIZE"
 """Dagster's variable: the most events that are stored at once; without it, each is stored alone."""
 
 
-def _newest_materializations(
-    instance: dg.DagsterInstance, asset_key: dg.AssetKey, partitions: Set[str | None]
-) -> dict[str | None, AssetCheckEvaluationTargetMaterializationData]:
-    """Return the newest materialization of each partition, as far as there is one; None asks for that of any."""
-    keys = {partition for partition in partitions if partition is not None}
-    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
-    ids = list(instance.get_latest_storage_id_by_partition(asset_key, kind, keys).values()) if keys else []
-    records: dict[str | None, dg.EventLogRecord] = {}
-    for first in range(0, len(ids), _FETCHED):
-        some = ids[first : first + _FETCHED]
-        found = instance.fetch_materializations(dg.AssetRecordsFilter(asset_key, storage_ids=some), limit=len(some))
-        records |= {record.partition_key: record for record in found.records}
-    if None in partitions:
-        records |= dict(zip((None,), instance.fetch_materializations(asset_key, limit=1).records, strict=False))
-    return {
-        partition: AssetCheckEvaluationTargetMaterializationData(
-            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
-        )
-        for partition, record in records.items()
-    }
-
-
 NO_EVENTS_AT_THE_END = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
 """Metadata of a step's result for which Dagster stores no materialization, because the step stored them itself."""
 
@@ -172,7 +150,24 @@ def check_events(
 
     Without its materialization, Dagster does not treat a partition's result as current, and the UI does not show it.
     """
-    newest = _newest_materializations(instance, check.asset_key, {result.partition for result in results})
+    partitions = {result.partition for result in results}
+    keys = {partition for partition in partitions if partition is not None}
+    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
+    ids = list(instance.get_latest_storage_id_by_partition(check.asset_key, kind, keys).values()) if keys else []
+    newest: dict[str | None, dg.EventLogRecord] = {}
+    for first in range(0, len(ids), _FETCHED):
+        some = ids[first : first + _FETCHED]
+        wanted = dg.AssetRecordsFilter(check.asset_key, storage_ids=some)
+        records = instance.fetch_materializations(wanted, limit=len(some)).records
+        newest |= {record.partition_key: record for record in records}
+    if None in partitions:
+        newest |= zip((None,), instance.fetch_materializations(check.asset_key, limit=1).records, strict=False)
+    targets = {
+        partition: AssetCheckEvaluationTargetMaterializationData(
+            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+        )
+        for partition, record in newest.items()
+    }
     return [
         dg.AssetCheckEvaluation(
             asset_key=check.asset_key,
@@ -182,7 +177,7 @@ def check_events(
             metadata=result.metadata,
             description=result.description,
             severity=result.severity,
-            target_materialization_data=newest.get(result.partition),
+            target_materialization_data=targets.get(result.partition),
         )
         for result in results
     ]

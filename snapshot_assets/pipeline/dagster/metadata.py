@@ -23,7 +23,7 @@ from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
 from snapshot_assets.pipeline.dagster.dagster_internals import Context, store_events
 from snapshot_assets.pipeline.dagster.partitions import CODE_VERSION, key_of_chunk
@@ -162,6 +162,11 @@ def _seal_summary(manifest: Mapping[str, Any], files: int, size: int) -> str:
 def schema_metadata(export: OpenExport) -> dict[str, Any]:
     """Return the metadata of the schema's materialization."""
     state = export.catalog.state
+    lines = ["| table | time index | columns | primary key |", "| --- | --- | --- | --- |"]
+    for table in export.schema.tables:
+        key = ", ".join(map(_code, table.primary_key.columns)) if table.primary_key else ""
+        index = _code(table.time_index) if table.time_index else "none: in `untimed_tables`"
+        lines.append(f"| {_code(str(table.table_name))} | {index} | {len(table.columns)} | {key} |")
     return with_sizes(
         {
             **({"hidden": list(state.header.hidden)} if state.header and state.header.hidden else {}),
@@ -171,19 +176,9 @@ def schema_metadata(export: OpenExport) -> dict[str, Any]:
             "folder": state.schemas[state.schema_id].folder,
             "table_count": len(export.schema.tables),
             "view_count": len(export.schema.views),
-            "tables": dg.MetadataValue.md(_table_of(export.schema.tables)),
+            "tables": dg.MetadataValue.md("\n".join(lines)),
         }
     )
-
-
-def _table_of(tables: Sequence[Table]) -> str:
-    """Return a Markdown table of tables."""
-    lines = ["| table | time index | columns | primary key |", "| --- | --- | --- | --- |"]
-    for table in tables:
-        key = ", ".join(map(_code, table.primary_key.columns)) if table.primary_key else ""
-        index = _code(table.time_index) if table.time_index else "none: in `untimed_tables`"
-        lines.append(f"| {_code(str(table.table_name))} | {index} | {len(table.columns)} | {key} |")
-    return "\n".join(lines)
 
 
 def _code(name: str) -> str:
@@ -289,16 +284,7 @@ def report_chunks(
     state: State,
     made_from: Mapping[str, str],
 ) -> None:
-    """Store the materializations of the partitions of committed chunks, with the chunks' checksums as their versions.
-
-    Args:
-        context: The step or output.
-        key: The asset that has the partitions.
-        plan: The plan.
-        outcomes: The chunks, of one transaction.
-        state: The catalog's state after it.
-        made_from: Tags; see `made_from_versions`.
-    """
+    """Store the materializations of the partitions of a transaction's chunks, with their checksums as versions."""
     events = []
     for outcome in outcomes:
         metadata = chunk_metadata(outcome, state)
@@ -345,12 +331,6 @@ def made_from_versions(inputs: Mapping[dg.AssetKey, str]) -> dict[str, str]:
 
 
 def made_from_seal(instance: dg.DagsterInstance, manifest: dg.AssetKey, checksum: str) -> dict[str, str]:
-    """Return the tags of an event of what was made from a seal, which another deployment may have made.
-
-    Args:
-        instance: The instance that has the event.
-        manifest: The asset of the seals.
-        checksum: That of the seal.
-    """
+    """Return the tags of an event of what was made from a seal of `manifest`, perhaps one of another deployment."""
     seen = instance.get_latest_materialization_event(manifest) is not None
     return made_from_versions({manifest: checksum if seen else NEVER_SEEN})

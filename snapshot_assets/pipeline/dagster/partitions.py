@@ -37,12 +37,7 @@ def asset_key(plan: Plan, name: str) -> dg.AssetKey:
 
 
 def asset_keys(name: str, plan: Plan | None) -> Callable[[str], dg.AssetKey]:
-    """Return a function that returns the keys of a plan's assets, or of those of a location that no plan names.
-
-    Args:
-        name: Name of the plan or location.
-        plan: The plan.
-    """
+    """Return a function that returns the keys of a plan's assets, or of those of a location that no plan names."""
     return lambda asset: dg.AssetKey([name, asset]) if plan is None else asset_key(plan, asset)
 
 

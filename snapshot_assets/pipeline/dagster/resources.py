@@ -86,13 +86,7 @@ class Snapshots:
 
     @contextmanager
     def counting(self, doing: str, chunks: int, log: Callable[[str], None]) -> Iterator[Progress]:
-        """Count what tasks do until the context ends, and log it every 30 s.
-
-        Args:
-            doing: The activity, such as `exporting`.
-            chunks: The number of chunks.
-            log: Logs a line in the run's events.
-        """
+        """Count what tasks do until the context ends, and log it every 30 s."""
         self._counting = LoggedProgress(Progress(doing, chunks), log)
         try:
             yield self._counting.progress
@@ -113,8 +107,14 @@ class Snapshots:
             if (counting := self._counting) is not None:
                 counting.report(report)
 
+        def differs() -> bool:
+            """Return whether tasks may run in another environment than this process; starts no local session."""
+            if self.session is None or self._resource is None:
+                return self.session is not None and not (self.master and is_local(self.master))
+            return may_differ(self._resource.settings(self._settings(plan)))
+
         modules = modules_of_tasks(self.store(plan), *(address.uri for address in databases))
-        runner = SparkRunner(partial(self.spark, plan), report, modules, partial(self._may_differ, plan))
+        runner = SparkRunner(partial(self.spark, plan), report, modules, differs)
         self._resources.callback(runner.close)
         return runner
 
@@ -188,13 +188,7 @@ class Snapshots:
         return self._exports[name]
 
     def seal(self, name: str, verify: SealDepth | None, suspects: Set[int]) -> Sealed:
-        """Seal a plan's snapshot: from the open export if there is one, else as it is.
-
-        Args:
-            name: The plan.
-            verify: What is hashed, if not what the plan says.
-            suspects: Chunks that are hashed in any case.
-        """
+        """Seal a plan's snapshot: from the open export if there is one, else as it is."""
         exported = self._exports.get(name) or self.export_run(name)
         return exported.seal(verify, suspects)
 
@@ -240,11 +234,12 @@ class Snapshots:
 
         plan = self.configuration.plan(name)
         refuse_local_files(plan.name, plan.to, None, partial(self._master, name))
-        parallelism = partial(self._parallelism, plan)
-        return CompactRun(catalog, self._runner(name), self.run_id, parallelism)
-
-    def _parallelism(self, plan: Plan) -> int:
-        return plan.parallelism or parallel_chunks(self.spark(plan.name))
+        return CompactRun(
+            catalog,
+            self._runner(name),
+            self.run_id,
+            parallelism=lambda: plan.parallelism or parallel_chunks(self.spark(name)),
+        )
 
     def _address(self, plan: Plan, reference: DatabaseReference) -> DatabaseAddress:
         """Return a database of a plan; refuse a file of this machine if Spark's tasks run on others."""
@@ -261,14 +256,6 @@ class Snapshots:
             if known is not None:
                 return known
         return master_of(self.spark(name))
-
-    def _may_differ(self, name: str) -> bool:
-        """Return whether tasks may run in another environment than this process; starts no local session to know it."""
-        if self.session is None:
-            return False
-        if self._resource is None:
-            return not (self.master and is_local(self.master))
-        return may_differ(self._resource.settings(self._settings(name)))
 
     def close(self) -> None:
         """Close all open exports, with their connections and database snapshots, and stop listening to tasks."""

@@ -36,26 +36,18 @@ def why_to_wait(context: dg.ScheduleEvaluationContext | dg.SensorEvaluationConte
 
     Dagster shows a run as started for ever if its machine, container or command was killed. Such a run has no new
     events: it is ignored with a warning, because runs of one plan do not disturb each other.
-
-    Args:
-        context: The tick.
-        job: The job's name.
     """
     active = dg.RunsFilter(job_name=job, statuses=list(_ACTIVE))
     for record in context.instance.get_run_records(active):
         run = record.dagster_run
-        age = datetime.now(UTC) - _last_event(context.instance, record)
+        events = context.instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
+        last = datetime.fromtimestamp(events[0].timestamp, UTC) if events else record.create_timestamp
+        age = datetime.now(UTC) - last
         found = f"Run {run.run_id} of {job} has not ended; its last event was {human_seconds(age.total_seconds())} ago."
         if age < SILENT or run.status is dg.DagsterRunStatus.QUEUED:
             return f"{found} {_TO_END}"
         context.log.warning(f"{found} Nothing waits for it any longer. {_TO_END}")
     return None
-
-
-def _last_event(instance: dg.DagsterInstance, record: dg.RunRecord) -> datetime:
-    """Return when a run wrote its last event; when it was created if it has none."""
-    events = instance.get_records_for_run(record.dagster_run.run_id, limit=1, ascending=False).records
-    return datetime.fromtimestamp(events[0].timestamp, UTC) if events else record.create_timestamp
 
 
 def start_of_run(context: dg.InitResourceContext) -> datetime:

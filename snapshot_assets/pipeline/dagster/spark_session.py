@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
@@ -28,11 +28,7 @@ class SparkResource(LazyPySparkResource):
         return merged_settings(self.chosen, overriding)
 
     def session_of(self, overriding: Mapping[str, str]) -> SparkSession:
-        """Return the session, started on first use.
-
-        Args:
-            overriding: Settings of a plan.
-        """
+        """Return the session, started on first use; a plan's settings override those of the resource."""
         return start_session(self.settings(overriding))
 
     def _init_session(self) -> None:
@@ -58,9 +54,7 @@ def spark_resource(**config: str) -> LazyPySparkResource:
 
         chosen: ClassVar[Mapping[str, str]] = settings
 
-    return ConfiguredSparkResource(spark_config=_shown(session_settings(settings)))
-
-
-def _shown(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return settings without credentials."""
-    return {name: scrub(f"{name}={value}").partition("=")[2] for name, value in settings.items()}
+    without_credentials = {
+        name: scrub(f"{name}={value}").partition("=")[2] for name, value in session_settings(settings).items()
+    }
+    return ConfiguredSparkResource(spark_config=without_credentials)
