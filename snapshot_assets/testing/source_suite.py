@@ -74,10 +74,18 @@ class SourceSuite:
             assert database.count_outside(table, day.start, day.end, day.zone) == 2
             assert database.time_bounds((table,), day.zone) == (midnight, midnight + timedelta(days=2))
 
-    @pytest.mark.parametrize("zone", ["Europe/Madrid", "Pacific/Apia", "Australia/Lord_Howe"])
-    def test_windows_neither_gap_nor_overlap_when_clocks_change(self, example: ExampleDatabase, zone: str) -> None:
-        start = {"Pacific/Apia": datetime(2011, 12, 28), "Australia/Lord_Howe": datetime(2025, 4, 4)}
-        first = start.get(zone, datetime(2025, 3, 29))
+    @pytest.mark.parametrize(
+        ("zone", "first"),
+        [
+            ("Europe/Madrid", datetime(2025, 3, 29)),
+            ("Europe/Madrid", datetime(2025, 10, 25)),
+            ("Pacific/Apia", datetime(2011, 12, 28)),
+            ("Australia/Lord_Howe", datetime(2025, 4, 4)),
+        ],
+    )
+    def test_windows_neither_gap_nor_overlap_when_clocks_change(
+        self, example: ExampleDatabase, zone: str, first: datetime
+    ) -> None:
         times = [f"'{first + timedelta(minutes=10) * step}'" for step in range(600)]
         self.fill(example, next(each.name for each in example.times if not each.zoned), times)
         edges = [first.replace(tzinfo=UTC) + timedelta(minutes=90) * step for step in range(-20, 90)]

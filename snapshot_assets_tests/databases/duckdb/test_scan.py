@@ -2,19 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
-from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, WindowRows
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets.scratch_folders import process_folder
@@ -37,24 +33,6 @@ def times_file(folder: Path, kind: str, times: list[str]) -> DatabaseAddress:
         f"CREATE TABLE events (id INTEGER, ts {kind})",
         f"INSERT INTO events VALUES {values}, (9, NULL)",
     )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_window_is_half_open_in_every_type_of_time(kind: str, tmp_path: Path) -> None:
-    times = ["2023-12-31", "2024-01-01", "2024-01-02", "2024-01-03", "infinity", "-infinity"]
-    address = times_file(tmp_path, kind, times)
-    start, end = utc(2024, 1, 1), utc(2024, 1, 3)
-    with opened(address) as database:
-        table = documented(database, EVENTS, time_columns={EVENTS: "ts"}, carriers={(EVENTS, "ts"): Carrier.TEXT})
-        assert ids(database, table, WindowRows(start, end)) == [1, 2]
-        assert ids(database, table, WindowRows(start + timedelta(microseconds=1), end + timedelta(microseconds=1))) == [
-            2,
-            3,
-        ]
-        assert ids(database, table, TimelessRows()) == [4, 5, 9]
-        assert ids(database, table, AllRows()) == [0, 1, 2, 3, 4, 5, 9]
-        assert database.count_outside(table, start, end) == 2
-        assert database.time_bounds((table,)) == (utc(2023, 12, 31), utc(2024, 1, 3))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,16 +67,6 @@ def test_a_time_without_zone_is_read_in_the_plans_zone(tmp_path: Path) -> None:
         )
 
 
-def test_a_date_is_its_midnight_in_the_plans_zone(tmp_path: Path) -> None:
-    address = times_file(tmp_path, "DATE", [f"2024-06-0{day}" for day in range(1, 5)])
-    with opened(address) as database:
-        table = documented(database, EVENTS, time_columns={EVENTS: "ts"})
-        berlin = WindowRows(utc(2024, 5, 31, 22), utc(2024, 6, 1, 22), "Europe/Berlin")
-        assert ids(database, table, berlin) == [0]
-        assert ids(database, table, replace(berlin, start=utc(2024, 5, 31, 22, 0, 1))) == []
-        assert ids(database, table, replace(berlin, zone="UTC")) == [0]
-
-
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("kind", ["TIMESTAMP_NS", "TIMESTAMPTZ_NS"])
 @pytest.mark.parametrize("year", [1960, 2025])
@@ -116,33 +84,6 @@ def test_bounds_and_windows_round_a_nanosecond_to_its_own_microsecond(
         assert database.time_bounds((table,), zone) == (edge - timedelta(microseconds=1), edge)
         assert ids(database, table, WindowRows(edge - second, edge, zone)) == [0]
         assert ids(database, table, WindowRows(edge, edge + second, zone)) == [1, 2]
-
-
-@pytest.fixture(scope="module")
-def clocks(tmp_path_factory: pytest.TempPathFactory) -> DatabaseAddress:
-    """Every quarter of an hour around both changes of clocks, in local time."""
-    quarters = "UNION ALL ".join(
-        f"SELECT TIMESTAMP '{day}' + to_minutes(15 * range) AS ts FROM range(192) "
-        for day in ("2024-03-30", "2024-10-26")
-    )
-    return make_file(
-        tmp_path_factory.mktemp("clocks") / "x.duckdb",
-        f"CREATE TABLE events AS SELECT row_number() OVER () AS id, ts::TIMESTAMP AS ts FROM ({quarters})",
-    )
-
-
-@settings(max_examples=6)
-@given(cuts=st.lists(st.datetimes(datetime(2024, 3, 30), datetime(2024, 10, 28)), min_size=1, max_size=6))
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_windows_yield_every_row_exactly_once(clocks: DatabaseAddress, zone: str, cuts: list[datetime]) -> None:
-    edges = [utc(2024, 1, 1), *sorted(cut.replace(tzinfo=UTC) for cut in cuts), utc(2025, 1, 1)]
-    with opened(clocks) as database:
-        table = documented(database, EVENTS)
-        found = [id_ for start, end in pairwise(edges) for id_ in ids(database, table, WindowRows(start, end, zone))]
-        outside = database.count_outside(table, edges[1], edges[-2], zone)
-        inside = len(ids(database, table, WindowRows(edges[1], edges[-2], zone))) if len(edges) > 3 else 0
-    assert sorted(found) == list(range(1, 385))
-    assert outside + inside == 384
 
 
 @pytest.fixture(scope="module")
@@ -185,14 +126,6 @@ def test_a_view_and_an_empty_table_are_not_cut(large: DatabaseAddress, tmp_path:
         table = documented(database, EVENTS)
         assert database.split(Scan(table, AllRows()), 4) == [Scan(table, AllRows())]
         assert (database.estimate(Scan(table, AllRows())), rows_of(database, table).num_rows) == (0, 0)
-        assert database.time_bounds((table,)) is None
-
-
-@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_NS", "TIMESTAMP_S"])
-def test_an_empty_table_with_a_time_index_has_no_bounds(kind: str, tmp_path: Path) -> None:
-    with opened(make_file(tmp_path / "x.duckdb", f"CREATE TABLE events (t {kind})")) as database:
-        table = documented(database, EVENTS)
-        assert table.time_index == "t"
         assert database.time_bounds((table,)) is None
 
 

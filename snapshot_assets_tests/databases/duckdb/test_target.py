@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +12,8 @@ import pytest
 
 from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.duckdb.ddl import TARGET
-from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.steps import steps_of
-from snapshot_assets.databases.protocol.target import Load
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError
 from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets.testing.restores import copy, definition_of, entry, extracted, make, record_of, target
@@ -77,89 +75,6 @@ def started(tmp_path: Path) -> tuple[DatabaseAddress, Table]:
 def rows_in(address: DatabaseAddress, query: str = "SELECT x FROM t ORDER BY x") -> list[object]:
     with duckdb.connect(path_of(address), read_only=True) as connection:
         return [row[0] for row in connection.sql(query).fetchall()]
-
-
-def test_a_file_is_loaded_once_and_noted_with_its_rows(started: tuple[DatabaseAddress, Table]) -> None:
-    into, table = started
-    with target(into) as opened:
-        record = opened.imports()[0]
-        file = entry(MAIN_T, record)
-        assert opened.load(file, table, ROWS.to_batches(max_chunksize=1)) == 4
-        assert opened.load(file, table, iter(lambda: pytest.fail("read again"), None)) is None
-        assert [(each.path, each.rows) for each in opened.loaded(file.location_id)] == [(file.path, 4)]
-        assert opened.counts([(table, AllRows())]) == [4]
-    assert rows_in(into) == [1, 2, 3, 4]
-
-
-def test_an_error_of_the_batches_leaves_no_row_and_is_raised_as_it_is(
-    started: tuple[DatabaseAddress, Table],
-) -> None:
-    class TornError(Exception):
-        pass
-
-    def torn() -> Iterator[pa.RecordBatch]:
-        yield from ROWS.to_batches()
-        raise TornError
-
-    into, table = started
-    with target(into) as opened:
-        file = entry(MAIN_T, opened.imports()[0])
-        with pytest.raises(TornError):
-            opened.load(file, table, torn())
-        assert opened.loaded(file.location_id) == []
-        assert opened.load(file, table, ROWS.to_batches()) == 4
-    assert rows_in(into) == [1, 2, 3, 4]
-
-
-def test_a_chunk_is_replaced_by_its_window_and_chunk_0_by_null_times(
-    started: tuple[DatabaseAddress, Table],
-) -> None:
-    into, table = started
-    table = table.model_copy(update={"time_index": "ts"})
-    window = WindowRows(datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 3, tzinfo=UTC))
-    with target(into) as opened:
-        record = opened.imports()[0]
-        opened.load(entry(MAIN_T, record), table, ROWS.to_batches())
-        new = ROWS.slice(1, 1).set_column(1, "x", pa.array([20], pa.int32()))
-        files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, new.to_batches())]
-        assert opened.replace(0, [Load(record.location_id, record.id, table, window, files)]) == 1
-        assert opened.replace(1, [Load(record.location_id, record.id, table, TimelessRows(), [])]) == 0
-        assert opened.counts([(table, window), (table, TimelessRows())]) == [1, 0]
-    assert rows_in(into) == [1, 3, 20]
-
-
-def test_a_chunk_of_a_table_with_keys_and_indexes_is_replaced_by_rows_with_the_same_keys(
-    started: tuple[DatabaseAddress, Table],
-) -> None:
-    into, table = started
-    with target(into) as opened:
-        record = opened.imports()[0]
-        opened.load(entry(MAIN_T, record), table, ROWS.to_batches())
-        keys = ["ALTER TABLE t ADD PRIMARY KEY (x)", "CREATE INDEX i ON t (ts)"]
-        make(opened, record, [Statement(ObjectKey(sql), sql) for sql in keys])
-        files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, ROWS.to_batches())]
-        assert opened.replace(0, [Load(record.location_id, record.id, table, AllRows(), files)]) == 4
-        assert opened.load(entry(MAIN_T, record, "data/0/more.parquet"), table, ROWS.slice(0, 0).to_batches()) == 0
-        with pytest.raises(DatabaseError, match=r"[Dd]uplicate key"):
-            opened.load(entry(MAIN_T, record, "data/0/twice.parquet"), table, ROWS.to_batches())
-    assert rows_in(into) == [1, 2, 3, 4]
-
-
-def test_a_finished_import_is_not_finished_again_and_another_one_cannot_begin_unseen(
-    started: tuple[DatabaseAddress, Table],
-) -> None:
-    into, table = started
-    with target(into) as opened:
-        record = opened.imports()[0]
-        make(opened, record, [Statement(ObjectKey("a view"), "CREATE VIEW v AS SELECT 1 AS one")])
-        opened.finish(record)
-        opened.finish(record)
-        assert opened.imports()[0].finished
-        other = record_of(definition_of(DatabaseSchema(database="duckdb", tables=(table,)), into), "b" * 32)
-        assert opened.begin(other, "").id == record.id
-        assert opened.begin(other, record.id).id == other.id
-        opened.forget()
-        assert opened.imports() == []
 
 
 def test_only_looking_makes_no_file(tmp_path: Path) -> None:

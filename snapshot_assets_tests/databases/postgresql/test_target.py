@@ -18,7 +18,7 @@ from snapshot_assets.databases.protocol import sql_steps
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, WindowRows
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
-from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
+from snapshot_assets.errors import OtherImportError, RestoreError
 from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets.testing.restores import make
 from snapshot_assets_tests.databases.postgresql.helpers import client, execute
@@ -211,22 +211,6 @@ def test_two_connections_that_load_one_file_at_once_insert_it_once(started, post
     second.join(30)
     assert sorted(results, key=str) == [2, None]
     assert stored(postgresql_database) == [1, 2]
-
-
-def test_a_replace_deletes_the_windows_rows_and_loads_the_new_files_in_one_transaction(started, postgresql_database):
-    started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
-    started.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(20, day=2)])
-
-    def failing() -> Iterator[pa.RecordBatch]:
-        yield rows(3)
-        raise DatabaseError("broke off")
-
-    with pytest.raises(DatabaseError, match="broke off"):
-        replaced(started, failing())
-    assert stored(postgresql_database) == [1, 2, 20]
-    assert replaced(started, [rows(1, 3, 4)]) == 3
-    assert stored(postgresql_database) == [1, 3, 4, 20]
-    assert [each.path for each in started.loaded("loc")] == ["data/1/b.parquet", "data/2/a.parquet"]
 
 
 @pytest.mark.parametrize("action", ["NO ACTION", "CASCADE", "SET NULL"])

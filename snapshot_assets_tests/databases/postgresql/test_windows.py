@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -26,24 +26,6 @@ def make(uri: str, kind: str, *values: str) -> None:
 def window(database: Database, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> list[int]:
     """Return the ids of a window's rows, sorted."""
     return sorted(read(database, table, WindowRows(start, end, zone))["id"].to_pylist())
-
-
-@pytest.mark.parametrize("kind", ["timestamptz", "timestamp"])
-def test_a_window_includes_its_start_and_not_its_end(postgresql_database: str, kind: str) -> None:
-    make(
-        postgresql_database,
-        kind,
-        "'2024-12-31 23:59:59.999999'",
-        "'2025-01-01'",
-        "'2025-01-01 23:59:59.999999'",
-        "'2025-01-02'",
-    )
-    with opened(postgresql_database) as database:
-        table = table_of(database, time="at")
-        assert window(database, table, at(2025, 1, 1), at(2025, 1, 2)) == [2, 3]
-        plus_one = timezone(timedelta(hours=1))
-        start, end = datetime(2025, 1, 1, 1, tzinfo=plus_one), datetime(2025, 1, 2, 1, tzinfo=plus_one)
-        assert window(database, table, start, end) == [2, 3]
 
 
 def test_a_date_is_its_midnight(postgresql_database: str) -> None:
