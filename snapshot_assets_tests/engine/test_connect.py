@@ -61,11 +61,14 @@ def test_the_resource_makes_a_session_of_connect_that_runs_tasks(tmp_path: Path)
 
 
 _ALL = """
-from snapshot_assets.engine.session import parallel_tasks
+from snapshot_assets.engine import session
 from snapshot_assets.engine.session_start import start_session
-print(parallel_tasks(start_session({"spark.master": "local-cluster[3,1,512]", "spark.executor.memory": "512m"})))
+session._QUIET_SECONDS = 15
+cluster = {"spark.master": "local-cluster[3,1,512]", "spark.executor.memory": "512m"}
+print(session.parallel_tasks(start_session(cluster)))
 """
-"""Executors of `local-cluster` are processes of their own, which register one after the other."""
+"""Executors of `local-cluster` are processes of their own, which register one after the other: seconds apart, if other
+work keeps the machine busy."""
 _DYNAMIC = """
 from snapshot_assets.engine import session
 from snapshot_assets.engine.session_start import start_session
