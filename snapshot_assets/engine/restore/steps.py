@@ -146,8 +146,7 @@ class RestoreSteps:
             return True
         if self.resumed and self.record.finished:
             # A view is left out while a function that it calls is missing; by now it may be there.
-            skipped = result is not None and result.status == "skipped"
-            return skipped and any(each.makes_view and each.table == step.table for each in self.after)
+            return result is not None and result.status == "skipped" and step.table in self._views
         made = result is not None and result.made and result.import_id == self.record.id
         return self._own(step) and (step.always or not made)
 
@@ -166,6 +165,10 @@ class RestoreSteps:
     @cached_property
     def _of_imports(self) -> frozenset[TableName]:
         return self._made.union(*(record.made for record in self.ledger.records))
+
+    @cached_property
+    def _views(self) -> frozenset[TableName]:
+        return frozenset(step.table for step in self.after if step.makes_view and step.table is not None)
 
     @cached_property
     def absent(self) -> frozenset[TableName]:
