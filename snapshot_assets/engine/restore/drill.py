@@ -71,7 +71,8 @@ def compare(run: RestoreRun) -> Iterator[ComparedRows]:
     by_number: list[TableRows] = []
     every = [rows for chunk in plan.chunks for rows in rows_of_chunk(plan, chunk.chunk)]
     for rows in (each for each in every if each.name not in plan.absent):
-        changes = [changed_carriers(plan.source.documents, file) for file in rows.files] or [{}]
+        files = rows.files if plan.same_kind else ()
+        changes = [changed_carriers(plan.source.documents, file) for file in files] or [{}]
         if plan.same_kind and all(change == changes[0] for change in changes):
             by_value.append(rows._replace(table=as_carried(rows.table, changes[0])))
         else:
