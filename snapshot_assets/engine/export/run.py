@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -35,7 +34,7 @@ from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
 from snapshot_assets.errors import ConflictError, NoSnapshotError
-from snapshot_assets.format.actions import Header
+from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, TableName
@@ -210,11 +209,23 @@ class ExportRun:
         with self.open(extend=False) as export:
             return export.seal(verify, suspects)
 
-    def _seal(self, catalog: Catalog, verify: SealDepth | None, suspects: Set[int], **counted: Any) -> Sealed:
-        """Seal; `counted` are further arguments of `catalog.operations.seal.seal`."""
-        progress = partial(self.stage, "verifying files")
-        depth = verify or self.plan.seal_verify
-        return seal(catalog, seal_verify=depth, suspects=suspects, progress=progress, **counted)
+    def _seal(
+        self,
+        catalog: Catalog,
+        verify: SealDepth | None,
+        suspects: Set[int],
+        *,
+        token: Token | None = None,
+        rows_outside: Sequence[RowsOutside] = (),
+    ) -> Sealed:
+        return seal(
+            catalog,
+            token=token,
+            rows_outside=rows_outside,
+            seal_verify=verify or self.plan.seal_verify,
+            suspects=suspects,
+            progress=partial(self.stage, "verifying files"),
+        )
 
     def committed_schema(self) -> DatabaseSchema:
         """Return the newest schema in the log, read from the location."""
