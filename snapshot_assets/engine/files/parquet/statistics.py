@@ -68,9 +68,8 @@ def _column(field: pa.Field, chunk: pq.ColumnChunkMetaData) -> ColumnStatistics:
         if isinstance(minimum, bytes):
             minimum = minimum[:BOUND_BYTES]
         if isinstance(maximum, bytes) and len(maximum) > BOUND_BYTES:
-            prefix = maximum[:BOUND_BYTES].rstrip(
-                b"\xff"
-            )  # raised, so that no value is above; there may be no such bound
+            # Raised, so that no value is above it; there may be no such bound.
+            prefix = maximum[:BOUND_BYTES].rstrip(b"\xff")
             maximum = prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
     return ColumnStatistics(field.name, statistics.null_count if statistics.has_null_count else None, minimum, maximum)
 
