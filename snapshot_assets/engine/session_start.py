@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyspark
 from pyspark import SparkContext
@@ -49,9 +48,6 @@ from snapshot_assets.engine.spark_place import no_master, refuse_unreachable
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 from snapshot_assets.scratch_folders import process_folder
-
-if TYPE_CHECKING:
-    pass
 
 _LOG = logging.getLogger(__name__)
 ARCHIVE_VARIABLE = "SNAPSHOTS_CLASS_ARCHIVE"
