@@ -267,7 +267,7 @@ def compact_and_pin(
 
     Args:
         catalog: The location, opened for writing.
-        compact: Executes a plan of it.
+        compact: Executes a compaction plan of the location.
         automatic: Whether a retention rule creates the savepoint, and may delete it.
 
     Raises:

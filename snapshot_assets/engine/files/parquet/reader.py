@@ -160,7 +160,7 @@ ChooseGroups = Callable[[pq.FileMetaData, pa.Schema], Sequence[int]]
 def read_parquet(
     source: BinaryIO, file: DataFile, names: Iterable[str], choose: ChooseGroups | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the row groups that `choose` returns, or of all, in those of the named columns that it has.
+    """Yield the rows of the row groups that `choose` returns, or of all, in the named columns that the file has.
 
     Raises:
         DocumentError: The file contradicts its description.
