@@ -215,11 +215,12 @@ def plan_native(read: TableRead, root: str) -> NativeRead:
         _check_columns(read, wide)
     groups, time = [], read.table.time_index
     for (cut, deleted), paths in ways.items():
-        conditions = [~F.coalesce(_column(predicate), F.lit(False)) for predicate in deleted]
+        conditions = []
         if cut:
             assert read.time_range is not None
             assert time is not None
-            conditions.insert(0, _in_range(time, wide.field(time).type, read.time_range))
+            conditions.append(_in_range(time, wide.field(time).type, read.time_range))
+        conditions += [~F.coalesce(_column(predicate), F.lit(False)) for predicate in deleted]
         groups.append(_Group(paths, conditions))
     return NativeRead(read.schema, wide, groups)
 
