@@ -257,6 +257,7 @@ def load_frames(
     prepare_session(spark)
     documents = read_schemas(store, state) if state.tombstones or format_of(state.header).is_text else {}
     text_of = text_schemas(state.header, documents)
+    zone = state.header.time_zone if state.header else "UTC"
     frames = {}
     for name, some in sorted(files.items()):
         gone = deletions(state, name, written_schemas(documents, name))
@@ -265,8 +266,8 @@ def load_frames(
             for file in some
             if file.path not in gone.dropped
         ]
-        zone, table_found = state.header.time_zone if state.header else "UTC", schema.table(name)
-        rows = FileRows(store, table_found, batch_schema(table_found.arrow_schema()), None, verify=True, zone=zone)
+        found = schema.table(name)
+        rows = FileRows(store, found, batch_schema(found.arrow_schema()), None, verify=True, zone=zone)
         frames[name] = task_frame(spark, [[part] for part in left], spark_schema(rows.schema), rows)
     return frames
 
