@@ -60,6 +60,8 @@ def _runs(batches: Iterable[pa.RecordBatch], column: str, limit: int) -> Iterato
     size = 0
     for batch in batches:
         for piece in pieces(batch, limit):
+            if not piece.num_rows:
+                continue  # a run has rows
             if pending and size + piece.nbytes > limit:
                 yield _sorted(pending, column)
                 pending, size = [], 0

@@ -337,6 +337,11 @@ def test_damage_fails_its_chunk_and_is_not_written_anew(scattered):
     assert [fault.object for fault in faults(scattered) if fault.is_damage] == [victim.path]
 
 
+def test_a_large_row_is_sorted_after_a_batch_whose_rows_are_all_deleted():
+    batch = pa.record_batch({"moment": pa.array([1], pa.timestamp("us")), "text": ["x" * 2000]})
+    assert list(sorting.sorted_batches([batch.slice(1), batch], "moment", run_bytes=1000)) == [batch]
+
+
 def test_a_row_that_is_lost_on_the_way_is_never_committed(scattered, monkeypatch):
     def lossy(batches, column, **_):
         for batch in batches:
