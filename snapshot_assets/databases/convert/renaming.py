@@ -59,11 +59,15 @@ class Renaming:
 
     def schema(self, name: str) -> str:
         """Return the new name of a schema."""
-        return dict(self.schemas).get(name, name)
+        return self._new_schemas.get(name, name)
 
     def table(self, name: TableName) -> TableName:
         """Return the new name of a table, a view, or anything else in a schema."""
         return self._new_tables.get(name) or TableName(self.schema(name.schema), name.table)
+
+    @cached_property
+    def _new_schemas(self) -> Mapping[str, str]:
+        return dict(self.schemas)
 
     @cached_property
     def _new_tables(self) -> Mapping[TableName, TableName]:
