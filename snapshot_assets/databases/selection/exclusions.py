@@ -121,7 +121,7 @@ def _views(
         for name, view in list(kept.items()):
             why = _why_broken(view, missing, gone, selection)
             unread = {each for read in view.depends_on for each in missing.get(read, ())}
-            lost = unread & {each.name for each in view.columns} if has_star(view.definition) else set()
+            lost = unread & {each.name for each in view.columns} if unread and has_star(view.definition) else set()
             if why is not None:
                 gone[name] = why
                 del kept[name]
