@@ -97,7 +97,8 @@ def _with_loose(
                 places |= extensions
         own = [each for each in sequences if each.document.schema_name == schema.name]
         readable = [each for each in own if carried and each.readable]
-        not_carried += [f"sequence {each.document.table_name.dotted}" for each in own if each not in readable]
+        unread = (each.document.table_name for each in own if not (carried and each.readable))
+        not_carried += [f"sequence {name.dotted}" for name in unread]
         update = {
             "not_carried": tuple(sorted(not_carried)),
             "sequences": tuple(each.document for each in readable),
