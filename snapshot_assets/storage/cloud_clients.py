@@ -190,7 +190,7 @@ def _provider(uri: str, profile: str | None, ca_bundle: str | None) -> Provider:
             if session.get_config_variable(name) == 1:  # botocore's default: otherwise the user's
                 session.set_config_variable(name, value)
         if ca_bundle is not None:
-            # The clients that botocore makes for STS and SSO verify by it, too; it takes no certificates as text.
+            # botocore's own clients for STS and SSO verify by it too; botocore takes no certificates as text.
             text = f"{Path(get_cert_path(True)).read_text(encoding='utf-8')}\n{ca_bundle}"
             file = process_folder() / f"authorities-{hashlib.sha256(text.encode()).hexdigest()[:12]}.pem"
             file.write_text(text, encoding="utf-8")

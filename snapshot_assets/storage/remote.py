@@ -44,7 +44,10 @@ IN_FLIGHT = 4
 
 
 class _ReadAhead(io.RawIOBase):
-    """Reads in aligned blocks. While they follow each other, `IN_FLIGHT` of them are requested at once."""
+    """Reads in aligned blocks. While they follow each other, `IN_FLIGHT` of them are requested at once.
+
+    `get_range` returns a number of bytes from a position; they lie inside the object.
+    """
 
     def __init__(self, get_range: Callable[[int, int], bytes], size: int) -> None:
         self._get_range = get_range

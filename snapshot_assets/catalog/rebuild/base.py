@@ -168,19 +168,18 @@ def _fold_manifest(state: State, manifest: StoredManifest, inventory: Inventory)
     state.location_id = state.location_id or manifest.location_id
     state.format_version = state.format_version or int(manifest.document["version"])
     header, notes = _header(state, manifest, inventory)
-    created = parse_time(manifest.document["created_at"]), str(manifest.document["created_by"])
     rollback, at = None, manifest.rolled_back
     if at < state.rolled_back or state.rolled_back < at <= before:
         raise ValueError(f"it shows a rollback at revision {at}; the newest is at {state.rolled_back}")
     if at > state.rolled_back:  # the revision that it went back to is unknown
         tombstones = {revision: each for revision, each in manifest.tombstones.items() if revision <= at}
-        rollback = act.Rollback(0, manifest.snapshot_id, header, *created, tombstones=tombstones)
+        rollback = act.Rollback(0, manifest.snapshot_id, header, *_creation(manifest), tombstones=tombstones)
     if rollback is not None and at < manifest.revision:
         fold(state, (at, state.committed_at, ""), [rollback])
         rollback = None
     elif rollback is None and manifest.snapshot_id != state.snapshot_id:
         begin = act.Begin(manifest.snapshot_id, header, force=state.header is not None)
-        fold(state, (before + 1, *created), [begin])
+        fold(state, (before + 1, *_creation(manifest)), [begin])
     # Lost revisions may have deleted rows; a later manifest may show tombstones that are not pending in this one.
     tombstones = {}
     for other in inventory.manifests:
@@ -193,6 +192,11 @@ def _fold_manifest(state: State, manifest: StoredManifest, inventory: Inventory)
     if state.missing() or checksum_of(state) != manifest.checksum:
         raise ValueError(f"it does not follow revision {before}: the result has another checksum")
     return notes
+
+
+def _creation(manifest: StoredManifest) -> tuple[datetime, str]:
+    """Return when and by whom a manifest was made; no checksum covers them, so they may be damaged alone."""
+    return parse_time(manifest.document["created_at"]), str(manifest.document["created_by"])
 
 
 def _header(state: State, manifest: StoredManifest, inventory: Inventory) -> tuple[act.Header, list[str]]:
