@@ -19,6 +19,7 @@ from snapshot_assets.errors import (
     ConflictError,
     ForeignLocationError,
     ForkError,
+    GapError,
     MisnamedError,
     ObjectExistsError,
     OutcomeUnknownError,
@@ -197,6 +198,13 @@ def test_each_fault_of_the_chain_is_an_error_of_its_own(writer, changes, error):
     writer.complete(1)
     _rewrite(writer, 2, **changes)
     with pytest.raises(error, match=r"transactions/0{19}2\.txn"):
+        read_state(writer.store)
+
+
+def test_a_missing_revision_is_a_gap(writer):
+    writer.fill()
+    writer.store.delete(transaction_path(2))
+    with pytest.raises(GapError, match=r"0{19}2\.txn is missing"):
         read_state(writer.store)
 
 

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import ConflictError, PlanError, TagExistsError, VersionNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, reseal, tag_objects
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, meeting, path_of, reseal, tag_objects
 
 WEEK = timedelta(days=7)
 
@@ -174,6 +174,17 @@ def test_a_tag_that_is_replaced_during_a_deletion_stays(sealed):
     other = Catalog(Changed(sealed.store, create=create), read_state(sealed.store))
     assert not delete_pin(other, old)
     assert read_state(sealed.store).tags == {"nightly": made[0]}
+    assert faults(sealed.store) == set()
+
+
+def test_a_revision_that_expires_while_a_tag_is_replaced_by_it_is_refused(sealed):
+    newer = reseal(sealed)
+    create_tag(sealed.catalog, "kept", newer)
+    store = meeting(sealed.store, "tag/", lambda: sealed.catalog.commit(lambda _: [act.Expired((SEAL,))]))
+    with pytest.raises(VersionNotFoundError, match="Revision 5 has expired, and no tag or savepoint pins it"):
+        replace_tag(Catalog.open_for_writing(store), "kept", SEAL)
+    assert {name: known.pin.revision for name, known in read_state(sealed.store).tags.items()} == {"kept": newer}
+    assert tag_objects(sealed.store) == [path_of(sealed.store, "kept")]
     assert faults(sealed.store) == set()
 
 
