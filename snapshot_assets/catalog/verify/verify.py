@@ -105,9 +105,7 @@ def verify(
         report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
     if replicated:
         report.faults, report.remedy = list(map(with_replicas_remedy, report.faults)), None
-    report.faults.sort(
-        key=lambda fault: (not fault.is_damage, fault.kind is not FaultKind.LOG, fault.object, fault.kind)
-    )
+    report.faults.sort(key=lambda each: (not each.is_damage, each.kind is not FaultKind.LOG, each.object, each.kind))
     return report
 
 

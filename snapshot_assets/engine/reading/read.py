@@ -22,9 +22,9 @@ from snapshot_assets.catalog.verify.objects import HASHING_THREADS, hash_object
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.files.read import check_sha256, text_schemas
-from snapshot_assets.engine.reading.native import InexpressibleError, plan_native
-from snapshot_assets.engine.reading.options import parse_options
-from snapshot_assets.engine.reading.planning import FilePart, FileRows, PlannedRead, grouped
+from snapshot_assets.engine.reading.native import InexpressibleError, NativeRead, plan_native
+from snapshot_assets.engine.reading.options import ReadOptions, parse_options
+from snapshot_assets.engine.reading.planning import FilePart, FileRows, PlannedRead, TableRead, grouped
 from snapshot_assets.engine.reading.source import open_read
 from snapshot_assets.engine.session import master_of, send_package, spark_errors, task_frame
 from snapshot_assets.errors import IncompleteError, ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
@@ -197,22 +197,28 @@ def read(
     chosen = open_read(parsed, master_of(spark), os.environ)
     if isinstance(chosen, PlannedRead):
         return _python_frame(spark, chosen)
-    local = parsed.location.scheme == FILE
-    root = hadoop_root(spark, parsed.location, parsed.store)
-    if root is None:
-        return _python_frame(spark, chosen.planned())
-    try:
-        native = plan_native(chosen, root)
-    except InexpressibleError as reason:
-        _log.info("Python tasks read %s of %s: %s", chosen.table.table_name, parsed.location.uri, reason)
+    native = _plan_native(spark, chosen, parsed)
+    if native is None:
         return _python_frame(spark, chosen.planned())
     if verify:
-        hash_files(spark, chosen.store, chosen.parts, local=local)
+        hash_files(spark, chosen.store, chosen.parts, local=parsed.location.scheme == FILE)
     try:
         return native.frame(spark)
     except (InexpressibleError, TaskFailedError, TaskLostError) as reason:
         _log.warning("Python tasks read %s, because Spark's own file system cannot: %s", parsed.location.uri, reason)
         return _python_frame(spark, chosen.planned())
+
+
+def _plan_native(spark: SparkSession, chosen: TableRead, options: ReadOptions) -> NativeRead | None:
+    """Return how Spark's own reader reads a table; None if it cannot."""
+    root = hadoop_root(spark, options.location, options.store)
+    if root is None:
+        return None
+    try:
+        return plan_native(chosen, root)
+    except InexpressibleError as reason:
+        _log.info("Python tasks read %s of %s: %s", chosen.table.table_name, options.location.uri, reason)
+        return None
 
 
 def _python_frame(spark: SparkSession, planned: PlannedRead) -> DataFrame:
