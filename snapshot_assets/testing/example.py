@@ -34,12 +34,16 @@ class ExampleDatabase(ABC):
         midnights: The type of time index that has days only; None if there is none.
         types: By a column's type, expressions of values in SQL, each with the value that a data file then holds, as
             `pyarrow.Array.to_pylist` returns it. NULL is tried for every type.
+        counts_rows: Whether `Database.count_rows` counts the rows of tables, because a scan may miss some.
+        locked_while_read: The error of a write while a state of the database is held; None if writes go on.
     """
 
     schema: str
     times: Sequence[TimeType]
     midnights: str | None
     types: Mapping[str, Sequence[tuple[str, Any]]]
+    counts_rows: bool
+    locked_while_read: type[Exception] | None
 
     @property
     @abstractmethod

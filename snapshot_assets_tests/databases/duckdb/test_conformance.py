@@ -29,6 +29,8 @@ class ExampleFile(ExampleDatabase):
         TimeType("DATE", infinite=("'infinity'", "'-infinity'")),
     )
     midnights = "DATE"
+    counts_rows = False
+    locked_while_read = duckdb.Error
     types: ClassVar = {
         "BOOLEAN": [("true", True), ("false", False)],
         "BIGINT": [("-9223372036854775808", -(2**63)), ("9223372036854775807", 2**63 - 1)],

@@ -28,6 +28,8 @@ class ExampleServer(ExampleDatabase):
         TimeType("date", infinite=INFINITE),
     )
     midnights = "date"
+    counts_rows = True
+    locked_while_read = None
     types: ClassVar = {
         "boolean": [("true", True), ("false", False)],
         "bigint": [("-9223372036854775808", -(2**63)), ("9223372036854775807", 2**63 - 1)],
