@@ -104,9 +104,7 @@ def _message(detail: Any, path: tuple[str, ...], outermost: type[BaseModel], sec
     if path[:1] and path[0] in secret:
         return f"{expected}{examples}"
     found = detail["input"]
-    text = repr(found)
-    if not isinstance(found, _SCALARS):
-        text = f"a {type(found).__name__}"
-    elif len(text) > _LONGEST_SHOWN:
+    text = repr(found) if isinstance(found, _SCALARS) else f"a {type(found).__name__}"
+    if len(text) > _LONGEST_SHOWN:
         text = f"a text of {len(text):,} characters"
     return f"{expected}, found {text}{examples}"

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             # A snapshot does not record which tables `untimed_tables: skip` left out.
             skip = state.header is not None and state.header.untimed_tables == "skip"
             if plan.replicate_to:  # an earlier run may have sealed and not replicated
-                _replicate(configuration, plan, store)
+                _replicate(plan, store, configuration.replica_store(plan))
             work = _Work(skipped=None if skip else (), replica=plan.replicate_to)
             return _report(options, plan, store, state, work, hashed)
         show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
@@ -142,18 +142,18 @@ def _export(
             if rule is not None and create_due_tag(opened.catalog, rule.rule) and recorder is not None:
                 recorder.tags(opened.catalog)
             if plan.replicate_to is not None:
-                done = _replicate(configuration, plan, opened.catalog.store)
+                replica = configuration.replica_store(plan)
+                done = _replicate(plan, opened.catalog.store, replica)
                 if recorder is not None:
-                    recorder.replicated(done, configuration.replica_store(plan))
+                    recorder.replicated(done, replica)
 
     with progress("exporting", sum(len(chunks) for chunks, _ in parts), work.outcomes, options.progress) as watch:
         run_recorded(options, f"{plan.name}_export", watch, export)
     return work
 
 
-def _replicate(configuration: Configuration, plan: Plan, store: ObjectStore) -> Replication:
-    target = configuration.replica_store(plan)
-    return replicate(store, target, delete=plan.replicate_delete, single_writer=plan.single_writer)
+def _replicate(plan: Plan, store: ObjectStore, replica: ObjectStore) -> Replication:
+    return replicate(store, replica, delete=plan.replicate_delete, single_writer=plan.single_writer)
 
 
 def _parts(
