@@ -21,8 +21,10 @@ from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import SchemaIncompleteError
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import TIMES
 
 only_duckdb = pytest.mark.parametrize("kind", ["duckdb"])
@@ -159,3 +161,30 @@ def only(folder: Path, pattern: str) -> Path:
     """Return the one file of a folder that a pattern matches."""
     [path] = folder.glob(pattern)
     return path
+
+
+def incomplete(
+    place: Place, into: Into, *, meanwhile: Sequence[str] = (), **settings: Any
+) -> tuple[RestoreRun, list[dict[str, Any]]]:
+    """Restore, and return the run with the steps that failed; `meanwhile` another user changes the target."""
+    run = into.run(place.store, **settings)
+    run.prepare()
+    execute(into, *meanwhile)
+    run.begin()
+    list(run.restore())
+    with pytest.raises(SchemaIncompleteError) as error:
+        run.finish()
+    return run, error.value.attributes["steps"]
+
+
+def finished(place: Place, into: Into, **settings: Any) -> RestoreRun:
+    run = into.run(place.store, **settings)
+    run.begin()
+    list(run.restore())
+    assert run.finish()
+    assert run.failed_steps() == []
+    return run
+
+
+def numbers(into: Into, table: str) -> list[int]:
+    return sorted(into.tables()[table]["n"].to_pylist())

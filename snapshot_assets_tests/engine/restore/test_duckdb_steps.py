@@ -11,8 +11,7 @@ from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import SchemaIncompleteError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import Into, execute, only_duckdb
-from snapshot_assets_tests.engine.restore.postgresql.test_schema_steps import finished, incomplete, numbers
+from snapshot_assets_tests.engine.restore.imports import Into, execute, finished, incomplete, numbers, only_duckdb
 
 pytestmark = [pytest.mark.slow, only_duckdb]
 

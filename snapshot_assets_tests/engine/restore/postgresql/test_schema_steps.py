@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.protocol.sql_steps import SqlSteps
-from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import OtherImportError, SchemaIncompleteError, TargetNotEmptyError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import Into, execute
+from snapshot_assets_tests.engine.restore.imports import Into, execute, finished, incomplete, numbers
 from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
 SOURCE = (
@@ -54,33 +52,6 @@ def place(place: Place) -> Place:
 def into(into: Into) -> Into:
     execute(into, "CREATE SCHEMA s", FUNCTION)
     return into
-
-
-def incomplete(
-    place: Place, into: Into, *, meanwhile: Sequence[str] = (), **settings: Any
-) -> tuple[RestoreRun, list[dict[str, Any]]]:
-    """Restore, and return the run with the steps that failed; `meanwhile` another user changes the target."""
-    run = into.run(place.store, **settings)
-    run.prepare()
-    execute(into, *meanwhile)
-    run.begin()
-    list(run.restore())
-    with pytest.raises(SchemaIncompleteError) as error:
-        run.finish()
-    return run, error.value.attributes["steps"]
-
-
-def finished(place: Place, into: Into, **settings: Any) -> RestoreRun:
-    run = into.run(place.store, **settings)
-    run.begin()
-    list(run.restore())
-    assert run.finish()
-    assert run.failed_steps() == []
-    return run
-
-
-def numbers(into: Into, table: str) -> list[int]:
-    return sorted(into.tables()[table]["n"].to_pylist())
 
 
 def test_what_fails_is_listed_the_rest_is_made_and_rows_are_loaded_where_their_table_is(
