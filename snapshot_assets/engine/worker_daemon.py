@@ -27,7 +27,7 @@ _IMPORTS = (
 def without_zips(path: list[str]) -> list[str]:
     """Return a module search path without Spark's zips of packages that are also folders of it.
 
-    Modules of a zip have no stored bytecode: each daemon would compile them anew. PySpark's own zip is of the
+    Modules of a zip have no stored bytecode: each daemon would compile them again. PySpark's own zip is of the
     same release as the installed package, in whose folder it is.
     """
     return [entry for entry in path if not _is_installed(Path(entry), path)]

@@ -158,7 +158,7 @@ class CloudStore(RemoteStore[Client]):
         """Return all objects below `prefix`, sorted by path; see `ObjectStore.list`.
 
         All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder. For the same
-        reason a listing that fails begins anew: after its last object, a store may leave out others.
+        reason a listing that fails starts from the beginning: after its last object, a store may leave out others.
         """
         # The client repeats pages, because a page that fails would repeat all before it; but not at a wrong address.
         return iter(self._list(folder_of(prefix), self._contact().made))

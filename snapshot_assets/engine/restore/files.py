@@ -157,7 +157,7 @@ def chunk_files(
         if window is not None:
             rows = dict.fromkeys(timed, WindowRows(window.start, window.end, zone))
         else:
-            # Rows of windows cannot be told from these in a table without a time index.
+            # A table without a time index does not show which of its rows belong to windows, and which to this chunk.
             rows = dict.fromkeys(restored.keys() - timed - windowed, AllRows())
             rows |= dict.fromkeys(timed if time_range is None else (), TimelessRows())
         covered = window is None or time_range is None or time_range.covers(window.start, window.end)
