@@ -30,9 +30,9 @@ def encode_file(action: act.AddFile) -> pb.AddFile:
     file = action.file
     return pb.AddFile(
         **{name: getattr(file, name) for name in _FILE_FIELDS},
-        columns=map(_encode_column, file.columns),
+        columns=[_encode_column(column) for column in file.columns],
         row_groups=[
-            pb.RowGroup(rows=group.rows, bytes=group.bytes, columns=map(_encode_column, group.columns))
+            pb.RowGroup(rows=group.rows, bytes=group.bytes, columns=[_encode_column(each) for each in group.columns])
             for group in file.row_groups
         ],
     )
@@ -90,10 +90,16 @@ def _decode_row_group(message: pb.RowGroup) -> RowGroup:
 
 
 def _encode_column(column: ColumnStatistics) -> pb.ColumnStatistics:
-    bounds = (None if value is None else pb.Value(**_by_kind(value)) for value in (column.minimum, column.maximum))
     return pb.ColumnStatistics(
-        column=column.column, null_count=column.null_count, minimum=next(bounds), maximum=next(bounds)
+        column=column.column,
+        null_count=column.null_count,
+        minimum=_encode_bound(column.minimum),
+        maximum=_encode_bound(column.maximum),
     )
+
+
+def _encode_bound(value: Physical | None) -> pb.Value | None:
+    return None if value is None else pb.Value(**_by_kind(value))
 
 
 def _decode_column(message: pb.ColumnStatistics) -> ColumnStatistics:
