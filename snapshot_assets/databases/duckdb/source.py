@@ -36,7 +36,17 @@ from snapshot_assets.databases.protocol.query import (
 )
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.scan_order import order_clause
-from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection, WindowRows
+from snapshot_assets.databases.protocol.source import (
+    Answer,
+    DatabaseAddress,
+    ExportedRows,
+    HeldState,
+    Rows,
+    Scan,
+    Selection,
+    Verdict,
+    WindowRows,
+)
 from snapshot_assets.databases.protocol.time_column import TimedSource
 from snapshot_assets.databases.selection.columns import scanned_column, unfit_value
 from snapshot_assets.databases.selection.hidden import check_masks
@@ -270,6 +280,18 @@ class DuckDBDatabase(TimedSource):
     def fence(self) -> dict[str, str]:
         """Return the state of the file, `inode:bytes:modified`, and the version of DuckDB."""
         return {"duckdb_file": self._session.token, "duckdb": duckdb.__version__}
+
+    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
+        """Tell that nothing changed while the file is the same; else only values show what did."""
+        state, answers = self._session.token, []
+        for part in parts:
+            if is_query(part.table) or "view" in part.table.options:
+                answers.append(Answer(Verdict.UNKNOWN, "the rows of views and queries have no versions", lasting=True))
+            elif part.fence.get("duckdb_file") == state:
+                answers.append(Answer(Verdict.UNCHANGED))
+            else:
+                answers.append(Answer(Verdict.UNKNOWN, "the file was written since, and its rows have no versions"))
+        return answers
 
     @contextmanager
     def hold(self) -> Iterator[HeldState]:

@@ -7,9 +7,10 @@ predicates cheaper. See docs/architecture.md, "Row counts".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
+from typing import Any
 
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, TimelessRows, WindowRows
@@ -60,24 +61,63 @@ def count_rows(
 def _of_sets(scanner: Scanner, table: Table, rows: Sequence[Rows], thorough: bool) -> list[int] | None:
     if not scanner.is_stored(table):
         return None
-    windows = [each for each in rows if isinstance(each, WindowRows)]
-    edges = sorted({edge for each in windows for edge in (each.start, each.end)})
+
+    def run(values: str, end: str, read: Sequence[Rows]) -> list[dict[str, Any]]:
+        return _counted(scanner, table, values, end, read, thorough)
+
+    return [row.get("rows", 0) for row in _in_sets(scanner, table, rows, {"rows": "pg_catalog.count(*)"}, run)]
+
+
+def in_sets(scanner: Scanner, table: Table, rows: Sequence[Rows], values: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    """Aggregate the rows of disjoint sets of a stored table by one query, which may use any index.
+
+    Args:
+        scanner: Reads the table.
+        table: The table.
+        rows: The sets.
+        values: SQL of the aggregates by name.
+
+    Returns:
+        The aggregates of each set by name; none for a set without rows.
+    """
+
+    def run(chosen: str, end: str, read: Sequence[Rows]) -> list[dict[str, Any]]:
+        query = f"SELECT {chosen} FROM {scanner.from_item(table)} WHERE {scanner.any_of(table, read)}{end}"
+        return scanner.rows_of(table, query, f"looking for changes in {table.table_name}")
+
+    return _in_sets(scanner, table, rows, values, run)
+
+
+_Run = Callable[[str, str, Sequence[Rows]], list[dict[str, Any]]]
+"""Runs a query: its values, what follows its condition, and the sets whose rows it reads."""
+
+
+def _in_sets(
+    scanner: Scanner, table: Table, rows: Sequence[Rows], values: Mapping[str, str], run: _Run
+) -> list[Mapping[str, Any]]:
     if len(rows) <= FEW_SETS:
         conditions = [scanner.any_of(table, [each]) for each in rows]
-        values = ", ".join(f"pg_catalog.count(*) FILTER (WHERE {each}) AS c{n}" for n, each in enumerate(conditions))
-        return list(_counted(scanner, table, values, "", rows, thorough)[0].values())
+        columns = [
+            f"{value} FILTER (WHERE {condition}) AS {name}{n}"
+            for n, condition in enumerate(conditions)
+            for name, value in values.items()
+        ]
+        [row] = run(", ".join(columns), "", rows)
+        return [{name: row[f"{name}{n}"] for name in values} for n in range(len(rows))]
+    windows = [each for each in rows if isinstance(each, WindowRows)]
+    edges = sorted({edge for each in windows for edge in (each.start, each.end)})
     number = scanner.time_column(table, windows[0].zone).number(edges)
     timeless = [each for each in rows if isinstance(each, TimelessRows)]
     read: list[Rows] = [WindowRows(edges[0], edges[-1], windows[0].zone), *timeless]
-    found = _counted(scanner, table, f"{number} AS number, pg_catalog.count(*) AS rows", " GROUP BY 1", read, thorough)
-    counts = {row["number"]: row["rows"] for row in found}
+    columns = [f"{number} AS number", *(f"{value} AS {name}" for name, value in values.items())]
+    found = {row["number"]: row for row in run(", ".join(columns), " GROUP BY 1", read)}
     numbers = {edge: place for place, edge in enumerate(edges, 1)}
-    return [counts.get(numbers[each.start] if isinstance(each, WindowRows) else -1, 0) for each in rows]
+    return [found.get(numbers[each.start] if isinstance(each, WindowRows) else -1, {}) for each in rows]
 
 
 def _counted(
     scanner: Scanner, table: Table, values: str, end: str, read: Sequence[Rows], thorough: bool
-) -> list[dict[str, int]]:
+) -> list[dict[str, Any]]:
     """Run a query over the whole table, without indexes over its partitions in the range, or with any plan."""
     query = f"SELECT {values} FROM {scanner.from_item(table)}"
     within = f"{query} WHERE {scanner.any_of(table, read)}{end}"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 
+from snapshot_assets.databases.postgresql.changes import changes_since, read_fence
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.postgresql.query import extract_query
@@ -19,7 +20,16 @@ from snapshot_assets.databases.postgresql.types import RANGED
 from snapshot_assets.databases.postgresql.unfit_values import find_unfit
 from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.refusals import Refusals
-from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, Rows, Scan, Selection, Unanalyzed
+from snapshot_assets.databases.protocol.source import (
+    Answer,
+    DatabaseAddress,
+    ExportedRows,
+    HeldState,
+    Rows,
+    Scan,
+    Selection,
+    Unanalyzed,
+)
 from snapshot_assets.databases.protocol.time_column import time_range
 from snapshot_assets.databases.selection.hidden import check_masks
 from snapshot_assets.databases.selection.selection import check_split
@@ -146,16 +156,15 @@ class PostgresqlDatabase(Scanner):
         return (min(ends), max(ends)) if ends else None
 
     def fence(self) -> dict[str, str]:
-        """Return the snapshot that this connection reads, and the current position of the write-ahead log.
+        """Return the snapshot that this connection reads, the position of the write-ahead log, and their history.
 
         Two connections read one state if and only if their `snapshot` is equal. `lsn` is not earlier than the snapshot.
         """
-        row = self.session.rows(
-            "SELECT pg_catalog.pg_current_snapshot()::text AS snapshot, (CASE WHEN pg_catalog.pg_is_in_recovery()"
-            " THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_lsn() END)::text AS lsn",
-            "reading the snapshot",
-        )[0]
-        return {"snapshot": row["snapshot"], "lsn": row["lsn"]}
+        return read_fence(self.session)
+
+    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
+        """Tell which rows changed since they were exported, by their transaction ids; see `Database.changes_since`."""
+        return changes_since(self, parts)
 
     @contextmanager
     def hold(self) -> Iterator[HeldState]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles, Query
@@ -116,6 +117,53 @@ class Scan:
     order_by: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ExportedRows:
+    """A set of a table's rows, as an export left it.
+
+    Attributes:
+        count: How many rows were exported.
+        fence: The state of the database that the export read; see `SchemaSource.fence`.
+    """
+
+    table: Table
+    rows: Rows
+    count: int
+    fence: Mapping[str, str]
+
+
+class Verdict(StrEnum):
+    """Whether rows are those that were exported. Where this cannot be proved, they are `UNKNOWN`, never `UNCHANGED`."""
+
+    UNCHANGED = "unchanged"
+    CHANGED = "changed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a database says of one set of rows.
+
+    Attributes:
+        reason: Why the rows are changed or unknown; "" for unchanged ones.
+        found: How many rows there are now; None if they were not counted.
+        lasting: Whether the answer stays unknown after another export, because the database has no version of such
+            rows; else a newer fence makes it known.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    found: int | None = None
+    lasting: bool = False
+
+
+def by_count(part: ExportedRows, found: int) -> Answer | None:
+    """Return the answer that the number of rows alone gives: another one is a change, none before and now is not."""
+    if found == part.count:
+        return Answer(Verdict.UNCHANGED, found=0) if found == 0 else None
+    return Answer(Verdict.CHANGED, "rows added" if found > part.count else "rows fewer", found)
+
+
 class Unanalyzed(NamedTuple):
     """The part of a scan of which the database has no statistics, so that it cannot estimate the rows.
 
@@ -218,6 +266,12 @@ class Database(SchemaSource, Protocol):
         Returns:
             The numbers of each table's sets; None for a table of which a healthy scan may differ, because rows of
             views, queries and other servers are not those of one state.
+        """
+
+    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
+        """Tell which disjoint sets of rows changed since they were exported, without reading their values.
+
+        What is not provably unchanged is changed or unknown. The answers have the order of `parts`.
         """
 
     def unanalyzed(self, scan: Scan) -> Unanalyzed | None:
