@@ -112,7 +112,7 @@ class _Cut:
     unusable: str = ""
 
     def precedes(self, newest: int | None, base: int) -> bool:
-        """Return whether a transaction at or above the cut wrote rows, given the ages of the newest and the first id."""
+        """Return whether a transaction at or above the cut wrote rows, by the ages of the newest and the first id."""
         age = (base + _FIRST_XID - self.xid) % (1 << 32)
         return newest is not None and newest <= age
 
