@@ -118,6 +118,15 @@ class ChunkStatus(StrEnum):
 
 
 @dataclass(frozen=True)
+class RowsErased:
+    """Number of a table's rows that compactions of a chunk left out: deleted ones, and duplicates."""
+
+    schema: str
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class Chunk:
     """Completes a chunk or records its failure; the window of chunk 0 is None.
 
@@ -127,6 +136,7 @@ class Chunk:
         fence: Identifies the database state that the export read.
         receipts: The receipts that this commit adopts.
         exported: For a compaction, the revision that exported the rows; 0 for an export.
+        erased: Rows that were exported, and that compactions have left out since.
     """
 
     id: int
@@ -140,6 +150,7 @@ class Chunk:
     receipts: tuple[ObjectRef, ...] = ()
     run: str = ""
     exported: int = 0
+    erased: tuple[RowsErased, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ class ChunksInProgress(_message.Message):
     def __init__(self, chunks: _Optional[_Iterable[int]] = ..., run: _Optional[str] = ...) -> None: ...
 
 class Chunk(_message.Message):
-    __slots__ = ("id", "window", "status", "checksum", "rows", "error", "fence", "receipts", "run", "exported")
+    __slots__ = ("id", "window", "status", "checksum", "rows", "error", "fence", "receipts", "run", "exported", "erased")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNSPECIFIED: _ClassVar[Chunk.Status]
@@ -223,6 +223,7 @@ class Chunk(_message.Message):
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     EXPORTED_FIELD_NUMBER: _ClassVar[int]
+    ERASED_FIELD_NUMBER: _ClassVar[int]
     id: int
     window: TimeRange
     status: Chunk.Status
@@ -233,7 +234,18 @@ class Chunk(_message.Message):
     receipts: _containers.RepeatedCompositeFieldContainer[ObjectRef]
     run: str
     exported: int
-    def __init__(self, id: _Optional[int] = ..., window: _Optional[_Union[TimeRange, _Mapping]] = ..., status: _Optional[_Union[Chunk.Status, str]] = ..., checksum: _Optional[str] = ..., rows: _Optional[int] = ..., error: _Optional[str] = ..., fence: _Optional[_Mapping[str, str]] = ..., receipts: _Optional[_Iterable[_Union[ObjectRef, _Mapping]]] = ..., run: _Optional[str] = ..., exported: _Optional[int] = ...) -> None: ...
+    erased: _containers.RepeatedCompositeFieldContainer[RowsErased]
+    def __init__(self, id: _Optional[int] = ..., window: _Optional[_Union[TimeRange, _Mapping]] = ..., status: _Optional[_Union[Chunk.Status, str]] = ..., checksum: _Optional[str] = ..., rows: _Optional[int] = ..., error: _Optional[str] = ..., fence: _Optional[_Mapping[str, str]] = ..., receipts: _Optional[_Iterable[_Union[ObjectRef, _Mapping]]] = ..., run: _Optional[str] = ..., exported: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[RowsErased, _Mapping]]] = ...) -> None: ...
+
+class RowsErased(_message.Message):
+    __slots__ = ("schema", "table", "rows")
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    schema: str
+    table: str
+    rows: int
+    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class AddFile(_message.Message):
     __slots__ = ("path", "schema", "table", "chunk", "attempt", "rows", "bytes", "sha256", "schema_id", "tombstones_through", "columns", "row_groups")

@@ -266,6 +266,8 @@ def _chunk_assets(plan: Plan, spark_key: str) -> list[dg.AssetsDefinition]:
         description="Chunk 0: tables without a time index, and rows whose time is NULL or infinite.",
     )
     def untimed_tables(config: ChunkConfig) -> ChunkScans:
+        if plan.late_windows == "changed":
+            return ChunkScans((UNTIMED_CHUNK,), config.replace, changed=(UNTIMED_CHUNK,))
         return ChunkScans((UNTIMED_CHUNK,), config.replace or plan.kind == "continuous")
 
     return [chunks, untimed_tables]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -136,6 +136,7 @@ _TEXT = WithJsonSchema({"type": "string"}, mode="validation")
 
 Time = Annotated[datetime, parsed(parse_given_time), PlainSerializer(time_text, when_used="json"), _TEXT]
 Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration_text, when_used="json"), _TEXT]
+LateWindows = Annotated[int, Field(ge=0)] | Literal["changed"]
 PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
 FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json"), _TEXT]
 Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json"), _TEXT]

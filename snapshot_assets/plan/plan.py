@@ -37,6 +37,7 @@ from snapshot_assets.plan.fields import (
     Duration,
     FileSize,
     FormatOptions,
+    LateWindows,
     Masks,
     QueryText,
     Reference,
@@ -168,8 +169,15 @@ class Plan(BaseModel):
     lag: Annotated[Duration, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
         timedelta(0), description="How long after its end a window of a continuous plan may still receive rows."
     )
-    late_windows: Annotated[int, NotOf.ASSETS, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
-        0, ge=0, description="How many windows the schedule exports or copies again with each new one, for late rows."
+    late_windows: Annotated[LateWindows, NotOf.ASSETS, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
+        0,
+        description="How many windows the schedule exports or copies again with each new one, for late rows; `changed`"
+        " for the tables of every window, and the untimed tables, whose rows changed in the source.",
+    )
+    refresh_for: Annotated[Duration | None, NotOf.ASSETS, NotOf.SCHEMAS, NotOf.QUERIES] = Field(
+        None,
+        description="How far back `late_windows: changed` looks: windows that ended longer ago stay as they are. Null"
+        " for all.",
     )
     fail_on_rows_outside: Annotated[bool, NotOf.QUERIES, NotOf.ASSETS, NotOf.SCHEMAS] = Field(
         False, description="Fail, and do not seal, if the source has rows outside the range."

@@ -196,8 +196,20 @@ def _cuts_the_range(length: timedelta, info: ValidationInfo) -> None:
         raising_value_errors(lambda window: count_windows(start, end, window))(length)
 
 
+@_rule("refresh_for")
+def _bounds_a_look(value: timedelta | None, info: ValidationInfo) -> None:
+    if value is not None and info.data.get("late_windows") != "changed":
+        raise ValueError("it bounds how far back changes are looked for; write late_windows: changed, or remove it")
+
+
+@_rule("late_windows")
+def _changed_is_no_copy(value: int | str, info: ValidationInfo) -> None:
+    if value == "changed" and info.data.get("kind") == "query":
+        raise ValueError("the rows of a query have no versions in the source; write a number of windows")
+
+
 @_rule("lag", "late_windows")
-def _only_if_continuous(value: timedelta | int, info: ValidationInfo) -> None:
+def _only_if_continuous(value: timedelta | int | str, info: ValidationInfo) -> None:
     kind, name = info.data.get("kind"), info.field_name
     if value and kind == "once":
         raise ValueError(f"only a continuous plan waits for late rows; remove {name}, or write kind: continuous")

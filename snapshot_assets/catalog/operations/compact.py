@@ -6,7 +6,8 @@ a seal, so that the newest sealed state can be read at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -82,6 +83,7 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
             receipts=(*older, compacted.receipt),
             run=compacted.run,
             exported=before.exported,
+            erased=_erased(known, [live[path].file for path in compacted.removed], compacted.files),
         )
         removals = [act.RemoveFile(path) for path in sorted(compacted.removed)]
         actions: list[act.Action] = [*removals, chunk, *(act.AddFile(file) for file in compacted.files)]
@@ -99,6 +101,16 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
         return [*actions, sealed]
 
     return prepare
+
+
+def _erased(chunk: act.Chunk, removed: Iterable[DataFile], added: Iterable[DataFile]) -> tuple[act.RowsErased, ...]:
+    """Return the rows that compactions left out, with those of one that is about to be committed."""
+    rows = Counter({TableName(each.schema, each.table): each.rows for each in chunk.erased})
+    for file in removed:
+        rows[TableName(file.schema, file.table)] += file.rows
+    for file in added:
+        rows[TableName(file.schema, file.table)] -= file.rows
+    return tuple(act.RowsErased(*table, number) for table, number in sorted(rows.items()) if number)
 
 
 def _is_needed(older: Receipt | None, tables: frozenset[TableName]) -> bool:

@@ -30,9 +30,11 @@ class FinishedChunk:
     """A chunk whose files and receipt are on storage.
 
     Attributes:
+        files: All its files; of a replacement, those that stay too.
         opened_at: When the oldest of its files was opened. A commit more than half a grace period later is refused.
-        replaces: Paths to remove, for a replacement; None for a first completion.
+        replaces: Paths of the files that a replacement was planned on; None for a first completion.
         base_revision: The base of an earlier run's receipt that is adopted; None for files of this run.
+        erased: Rows of tables whose files stay that compactions have left out.
     """
 
     id: int
@@ -43,6 +45,7 @@ class FinishedChunk:
     run: str = ""
     replaces: tuple[str, ...] | None = None
     base_revision: int | None = None
+    erased: tuple[act.RowsErased, ...] = ()
 
 
 class StaleReceiptError(ConflictError):
@@ -73,8 +76,10 @@ def complete_chunks(
         if each.replaces is not None or not state.completed(each.id):
             _check_adoptable(state, each)
             check_age(header, each.id, each.opened_at, clock())
-            chunk = completed_chunk(state, each.id, each.files, fence=each.fence, receipts=each.receipts, run=each.run)
-            actions += [*_removals(state, each, token), chunk, *map(act.AddFile, each.files)]
+            facts = {"fence": each.fence, "receipts": each.receipts, "run": each.run, "erased": each.erased}
+            stay = state.files.chunk(each.id) if each.replaces is not None else {}
+            added = [act.AddFile(file) for file in each.files if file.path not in stay]
+            actions += [*_removals(state, each, token), completed_chunk(state, each.id, each.files, **facts), *added]
     return actions or None
 
 
@@ -111,7 +116,7 @@ def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.A
             "meanwhile. Run again.",
             chunk=finished.id,
         )
-    return [act.RemoveFile(path) for path in sorted(live)]
+    return [act.RemoveFile(path) for path in sorted(live.difference(file.path for file in finished.files))]
 
 
 @rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +21,7 @@ from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.catalog.verify.objects import verified_revision
 from snapshot_assets.cli.export import create_request as request
+from snapshot_assets.cli.export.changed import facts as change_facts
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.recorded_runs import Run, run_recorded
 from snapshot_assets.cli.spark import (
@@ -47,6 +48,7 @@ from snapshot_assets.plan.windows import windows_of
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
+    from snapshot_assets.engine.export.changes import Changes
     from snapshot_assets.engine.export.run import OpenExport
     from snapshot_assets.engine.progress import Progress
     from snapshot_assets.pipeline.recording import ExportRecorder
@@ -60,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
     store = configuration.store(plan)
     state = Catalog.open(store).state
     request.check_location(plan, state, source, replace=replace is not None, force=options.force)
-    if request.nothing_to_do(plan, state) and not options.force and replace is None:
+    changed = not options.force and (options.changed or plan.late_windows == "changed")
+    if request.nothing_to_do(plan, state) and not options.force and replace is None and not changed:
         hashed, damaged = _checked(plan, store, state)
         if not damaged:
             if plan.fail_on_rows_outside:
@@ -82,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         reads_rows = not plan.schema_only and kind_of(source.uri) != "spark"  # in Spark's tasks, of a database
         if reads_rows and (again or request.lacks_chunks(plan, state)):
             start_spark_early(settings)
-        work = _export(options, configuration, plan, state, replace)
+        work = _export(options, configuration, plan, state, replace, changed=changed)
     work.replica = plan.replicate_to
     return _report(options, plan, store, Catalog.open(store).state, work)
 
@@ -94,12 +97,14 @@ class _Work:
     Attributes:
         skipped: Tables that are not exported because they have no time index; None if they are unknown.
         replica: The location to which the snapshot was replicated; None without one.
+        changes: What was looked at for changes; None if the call did not look.
     """
 
     run_id: str | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     skipped: Sequence[TableName] | None = ()
     replica: str | None = None
+    changes: Changes | None = None
 
 
 def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fault]]:
@@ -114,13 +119,20 @@ def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fa
 
 
 def _export(
-    options: argparse.Namespace, configuration: Configuration, plan: Plan, state: State, replace: TimeRange | None
+    options: argparse.Namespace,
+    configuration: Configuration,
+    plan: Plan,
+    state: State,
+    replace: TimeRange | None,
+    *,
+    changed: bool,
 ) -> _Work:
     resolved = request.prepared(configuration, plan, state, force=options.force)
     from snapshot_assets.cli.progress import progress  # only here, before data moves
+    from snapshot_assets.engine.export.changes import chunks_to_look_at, find_changes
 
     now = datetime.now(UTC)  # a window that closes from here on belongs to the next run
-    parts = _parts(resolved, state, replace, now, force=options.force)
+    parts = _parts(resolved, state, replace, now, force=options.force, changed=changed)
     work = _Work()
 
     def export(run: Run) -> None:
@@ -133,7 +145,15 @@ def _export(
             export_run.open() as opened,
         ):
             work.skipped = opened.skipped
-            _move(opened, parts, run, watch, recorder)
+            looked_at = chunks_to_look_at(opened, now) if changed else []
+            with hints_written(opened.catalog, lambda text: show_message(text, "warning")):
+                _move(opened, parts, run, watch, recorder)
+                if changed:
+                    work.changes = find_changes(opened, looked_at, watch.stage)
+                    again = work.changes.only
+                    _commit(
+                        opened.commits(list(again), replace_completed=True, only=again), opened, run, watch, recorder
+                    )
             if recorder is None:
                 opened.seal()
             else:
@@ -157,7 +177,7 @@ def _replicate(plan: Plan, store: ObjectStore, replica: ObjectStore) -> Replicat
 
 
 def _parts(
-    plan: Plan, state: State, replace: TimeRange | None, now: datetime, *, force: bool
+    plan: Plan, state: State, replace: TimeRange | None, now: datetime, *, force: bool, changed: bool
 ) -> list[tuple[list[int], bool]]:
     """Return the chunks to export in order, with whether completed ones are exported again.
 
@@ -180,6 +200,8 @@ def _parts(
         # A run of a `once` plan skips completed windows itself, and so records them in this Dagster instance too.
         first = next((at for at, window in enumerate(windows) if not state.completed(window.id)), len(windows))
     new = [window.id for window in windows[first:] if window.id not in replaced]
+    if changed and state.completed(UNTIMED_CHUNK):
+        return [*parts, (new, False)]
     again = plan.kind == "continuous"  # its untimed tables are exported by each run
     return [*parts, (new, False), ([UNTIMED_CHUNK], True)] if again else [*parts, ([*new, UNTIMED_CHUNK], False)]
 
@@ -194,15 +216,25 @@ def _move(
     """Export the chunks of a run."""
     if recorder is not None:
         recorder.schema(export)
-    with hints_written(export.catalog, lambda text: show_message(text, "warning")):
-        for chunks, again in parts:
-            with closing(export.commits(chunks, replace_completed=again)) as commits:
-                for outcomes in commits:
-                    text = watch.committed([outcome for outcome in outcomes if outcome.error is None])
-                    if recorder is not None:
-                        recorder.chunks(export, outcomes)
-                    if text:
-                        run.log(text)
+    for chunks, again in parts:
+        _commit(export.commits(chunks, replace_completed=again), export, run, watch, recorder)
+
+
+def _commit(
+    commits: Generator[Sequence[Outcome], None, None],
+    export: OpenExport,
+    run: Run,
+    watch: Progress,
+    recorder: ExportRecorder | None,
+) -> None:
+    """Commit chunks, and report each transaction."""
+    with closing(commits):
+        for outcomes in commits:
+            text = watch.committed([outcome for outcome in outcomes if outcome.error is None])
+            if recorder is not None:
+                recorder.chunks(export, outcomes)
+            if text:
+                run.log(text)
 
 
 def _report(
@@ -263,6 +295,8 @@ def _facts(plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: in
         "hidden": list(header.hidden) if header else [],
         "warnings": warnings,
     }
+    if work.changes is not None:
+        report |= change_facts(work.changes, state)
     if work.replica:
         report["replicated_to"] = work.replica
     if plan.kind == "continuous" and not plan.schema_only and header is not None:
@@ -281,6 +315,8 @@ def _notes(report: Mapping[str, Any], work: _Work) -> Iterator[str]:
     if following := report.get("next_window_at"):
         closed = datetime.fromisoformat(following) <= datetime.now(UTC)
         yield f"the next window can be exported {'now' if closed else f'from {following} on'}"
+    if work.changes is not None:
+        yield str(work.changes)
     if work.replica:
         yield f"replicated to {work.replica}"
     if report["not_exported"]:

@@ -9,6 +9,7 @@ from snapshot_assets.cli.options.common import Option, flag, location, option
 from snapshot_assets.cli.options.export_and_import import (
     VERSIONS,
     DatabaseOption,
+    changed,
     chunks,
     copy,
     count,
@@ -144,6 +145,9 @@ COMMANDS = {
     "copy": Command("copy:run", "copy a query's rows to object storage as Parquet, CSV or JSON", copy, *_MOVES),
     "export create": Command(
         "export.create:run", "export a database, or resume an unfinished snapshot", create, *_MOVES
+    ),
+    "export changed": Command(
+        "export.changed:run", "show what changed in the source since it was exported; writes nothing", changed, *_MOVES
     ),
     "export list": Command(
         "export.snapshots:list_",

@@ -79,7 +79,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "export create --plan shop",
         "export create --source shop --to s3://backups/shop --start-time 2025-01-01T00:00:00Z --chunk-time-window 7d",
         "export create --plan shop --replace 2025-01-31T00:00:00Z/2025-02-01T00:00:00Z",
+        "export create --plan shop --changed",
     ),
+    "export changed": (f"export changed {_AT}", f"export changed {_AT} --check --json"),
     "export list": ("export list --location s3://backups",),
     "export verify": (
         f"export verify {_AT}",

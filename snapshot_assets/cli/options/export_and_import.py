@@ -42,8 +42,8 @@ class DatabaseOption(argparse.Action):
         setattr(namespace, self.dest, resolved_option(str(option), str(values), os.environ))
 
 
-def create(parser: argparse._ActionsContainer) -> None:
-    """Add the options of `snapshots export create`."""
+def _plan(parser: argparse._ActionsContainer) -> None:
+    """Add the options that name or describe what is exported."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     where = "location: s3://bucket/prefix, file:///abs/path, …"
     location("--to", plan="a plan of the configuration", snapshot=where)(what)
@@ -75,6 +75,19 @@ def create(parser: argparse._ActionsContainer) -> None:
     what.add_argument(
         "--skip-large-objects", dest="large_objects", action="store_const", const="skip", default=None, help=skip
     )
+
+
+def changed(parser: argparse._ActionsContainer) -> None:
+    """Add the options of `snapshots export changed`."""
+    _plan(parser)
+    parser.set_defaults(force=False, replace=None)
+    status = "exit with 3 if anything changed"
+    parser.add_argument("--check", action="store_true", help=status)
+
+
+def create(parser: argparse._ActionsContainer) -> None:
+    """Add the options of `snapshots export create`."""
+    _plan(parser)
     how = parser.add_argument_group("how")
     parallelism = "chunks exported in parallel (default: Spark's cores, at most 8)"
     how.add_argument("--parallelism", type=int, metavar="N", help=parallelism)
@@ -83,6 +96,8 @@ def create(parser: argparse._ActionsContainer) -> None:
     how.add_argument("--fail-on-rows-outside", action="store_true", default=None, help=outside)
     how.add_argument("--force", action="store_true", help="start a new snapshot in place of the existing one")
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
+    again = "export again the tables of completed windows, and untimed tables, whose rows changed in the source"
+    how.add_argument("--changed", action="store_true", help=again)
 
 
 def copy(parser: argparse._ActionsContainer) -> None:

@@ -244,6 +244,12 @@ class SchemaSource(Protocol):
     def fence(self) -> dict[str, str]:
         """Return identifiers of the state that this connection reads, such as PostgreSQL's snapshot and LSN."""
 
+    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
+        """Tell which disjoint sets of rows changed since they were exported, without reading their values.
+
+        What is not provably unchanged is changed or unknown. The answers have the order of `parts`.
+        """
+
     def close(self) -> None:
         """Close the connection."""
 
@@ -266,12 +272,6 @@ class Database(SchemaSource, Protocol):
         Returns:
             The numbers of each table's sets; None for a table of which a healthy scan may differ, because rows of
             views, queries and other servers are not those of one state.
-        """
-
-    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
-        """Tell which disjoint sets of rows changed since they were exported, without reading their values.
-
-        What is not provably unchanged is changed or unknown. The answers have the order of `parts`.
         """
 
     def unanalyzed(self, scan: Scan) -> Unanalyzed | None:

@@ -11,7 +11,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.databases.protocol.query import Query, is_query, query_schema
 from snapshot_assets.databases.protocol.refusals import Refusals
-from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, Scan, Selection, WindowRows
+from snapshot_assets.databases.protocol.source import (
+    AllRows,
+    Answer,
+    DatabaseAddress,
+    ExportedRows,
+    Rows,
+    Scan,
+    Selection,
+    Verdict,
+    WindowRows,
+)
 from snapshot_assets.databases.protocol.time_column import TimedSource
 from snapshot_assets.databases.selection.columns import refuse_reserved
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_hidden
@@ -138,6 +148,12 @@ class SparkCatalogDatabase(TimedSource):
         bounds = {"start": rows.start, "end": rows.end} if isinstance(rows, WindowRows) else None
         with translated(f"Spark catalog {self._alias!r}: reading the query"):
             return self._spark.sql(f"SELECT * FROM (\n{sql}\n)", bounds)
+
+    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
+        """Tell that nothing is known: the tables of a Spark catalog have no row versions that all formats share."""
+        return [Answer(Verdict.UNKNOWN, "the tables of a Spark catalog have no row versions", lasting=True)] * len(
+            parts
+        )
 
     def fence(self) -> dict[str, str]:
         """Return the catalog and Spark's version; catalogs have no common identifier of their state."""

@@ -43,7 +43,7 @@ from snapshot_assets.errors import (
     SnapshotError,
     SupersededError,
 )
-from snapshot_assets.format.actions import DataFile
+from snapshot_assets.format.actions import DataFile, ObjectRef
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted
@@ -181,11 +181,13 @@ def _read(export: Export, chunks: Sequence[int], status: str, failed: Failures) 
     new = {chunk for chunk in chunks if not state.completed(chunk)}
     export.catalog.commit(rules.in_progress(export.token, chunks, export.task.provenance.run))
     works = export.plan(chunks)
+
+    def replacing(work: ChunkWork) -> ChunkWork:
+        own = "present" if work.only == frozenset() else "exported" if work.chunk in new else status
+        return replace(work.replacing(replaced[work.chunk]), status=own)
+
     if replaced:
-        works = (
-            replace(work.replacing(replaced[work.chunk]), status="exported" if work.chunk in new else status)
-            for work in works
-        )
+        works = map(replacing, works)
     pace = Pace()
     run, jobs = partial(_run_job, export, pace), shared_jobs(works, _job_bytes, pace)
     yield from side_by_side(run, jobs, export.parallelism, "export", failed, export.runner.interrupt)
@@ -193,7 +195,7 @@ def _read(export: Export, chunks: Sequence[int], status: str, failed: Failures) 
 
 def _job_bytes(work: ChunkWork) -> int:
     """Return a chunk's size for grouping: a chunk that is large or has several tasks is a job of its own."""
-    return work.size if work.size < SMALL_CHUNK and len(work.scans) == 1 else JOB_BYTES + 1
+    return work.size if work.size < SMALL_CHUNK and len(work.scans) <= 1 else JOB_BYTES + 1
 
 
 def _run_job(export: Export, pace: Pace, job: Sequence[ChunkWork], stop: threading.Event) -> list[Outcome]:
@@ -241,8 +243,9 @@ def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
     files = tuple(file for part in parts for file in part.files)
     opened_at = min((part.opened_at for part in parts), default=datetime.now(UTC))
     try:
-        if len(parts) > 1:  # a single task has compared them before its receipt
+        if not (len(parts) == 1 and work.only is None):  # a task that reads a whole chunk has compared them
             work.check_counts(files)
+        files += tuple(filter(work.stays, work.replaces or ()))
         if export.keep_empty and not files:
             files = tuple(_write_empty_files(export.task, work))
     except SnapshotError as error:
@@ -299,14 +302,20 @@ def _commit_one(export: Export, work: ChunkWork, outcome: Outcome) -> Outcome:
     return outcome
 
 
+def _write_receipt(export: Export, work: ChunkWork, outcome: Outcome) -> ObjectRef:
+    catalog, receipt = export.catalog, export.task.provenance.receipt(outcome, work.superseded)
+    if work.only is not None and outcome.files:  # all files may have an older schema
+        newest = max(file.schema_id for file in outcome.files)
+        receipt = replace(receipt, schema_sha256=catalog.state.schemas[newest].sha256)
+    return write_young_receipt(catalog.store, receipt, catalog.now())
+
+
 def _commit(export: Export, read: Sequence[tuple[ChunkWork, Outcome]], adopted: Receipt | None = None) -> list[Outcome]:
     """Commit chunks that were read, or a chunk whose receipt is adopted, in one transaction."""
     catalog, provenance = export.catalog, export.task.provenance
-    finished = []
+    finished, before = [], catalog.state.chunks
     for work, outcome in read:
-        receipt = outcome.receipt or write_young_receipt(
-            catalog.store, provenance.receipt(outcome, work.superseded), catalog.now()
-        )
+        receipt = outcome.receipt or _write_receipt(export, work, outcome)
         finished.append(
             rules.FinishedChunk(
                 id=work.chunk,
@@ -317,6 +326,7 @@ def _commit(export: Export, read: Sequence[tuple[ChunkWork, Outcome]], adopted: 
                 run=provenance.run,
                 replaces=None if work.replaces is None else tuple(file.path for file in work.replaces),
                 base_revision=adopted.base_revision if adopted else None,
+                erased=tuple(filter(work.stays, known.chunk.erased)) if (known := before.get(work.chunk)) else (),
             )
         )
     revision = catalog.commit(rules.complete_chunks(export.token, finished, catalog.now))

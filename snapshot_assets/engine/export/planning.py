@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from snapshot_assets.catalog.state.fold import State
@@ -65,10 +65,15 @@ _Counts = dict[int, dict[TableName, int]]
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans chunks of one snapshot, from the head's state, for the tables of a schema."""
+    """Plans chunks of one snapshot, from the head's state, for the tables of a schema.
+
+    Attributes:
+        only: Tables that are read of a chunk whose other files stay; see `ChunkWork`.
+    """
 
     state: State
     schema: DatabaseSchema
+    only: Mapping[int, frozenset[TableName]] = field(default_factory=dict, kw_only=True)
 
     @property
     def header(self) -> Header:
@@ -97,6 +102,8 @@ class Planner:
 
     def _rows(self, table: Table, chunk: int) -> Rows | None:
         windowed = bool(table.options.get("windowed"))
+        if table.table_name not in self.only.get(chunk, (table.table_name,)):
+            return None
         if chunk == UNTIMED_CHUNK:
             if windowed:
                 return None
@@ -201,7 +208,13 @@ class ScanPlanner(Planner):
             SnapshotError: The source is lost, out of reach or denied, or a table is gone.
         """
         scans, allowed = self.scans(chunk), self.header.null_time == "chunk0"
-        work = ChunkWork(chunk, self.window_text(chunk), (scans,), timeless_allowed=allowed)
+        work = ChunkWork(
+            chunk,
+            self.window_text(chunk),
+            (scans,) if scans or chunk not in self.only else (),
+            timeless_allowed=allowed,
+            only=self.only.get(chunk),
+        )
         if size is not None:
             return replace(work, size=size)
         try:
@@ -266,7 +279,8 @@ class FramePlanner(Planner):
             SnapshotError: The catalog cannot be reached, or a table is gone or changed.
         """
         check = self._refuse_timeless if chunk == UNTIMED_CHUNK and self.header.null_time == "fail" else None
-        return ChunkWork(chunk, self.window_text(chunk), frames=self._frames(chunk), check=check)
+        frames, only = self._frames(chunk), self.only.get(chunk)
+        return ChunkWork(chunk, self.window_text(chunk), frames=frames, check=check, only=only)
 
     def _frames(self, chunk: int) -> tuple[Frame, ...]:
         frames = [(scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk)]

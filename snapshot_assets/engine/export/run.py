@@ -123,6 +123,26 @@ class ExportRun:
         return self.plan.parallelism or self.parallelism or parallel_chunks(self.session())
 
     @contextmanager
+    def look(self) -> Iterator[OpenExport]:
+        """Open the source and the snapshot to look for changes: nothing is written, and nothing can be exported.
+
+        Raises:
+            DatabaseError: The source cannot be opened.
+            NoSnapshotError: There is no snapshot.
+            SnapshotExistsError: The snapshot does not fit the plan or the source.
+        """
+        catalog = self.read_catalog()
+        catalog.require_snapshot()
+        with self._open_source() as source:
+            _, schema = checked_schemas(source.database, self.plan)
+            run, (content, _) = (
+                replace(self, plan=spelled_plan(self.plan, source.database, schema)),
+                describe_schema(schema),
+            )
+            seen = (run, catalog, schema, content, catalog.token(), catalog.state.revision)
+            yield OpenExport(*seen, source.make_planner, source=source)
+
+    @contextmanager
     def open(self, catalog: Catalog | None = None, *, extend: bool = True) -> Iterator[OpenExport]:
         """Open the source, and start the snapshot or resume it.
 
@@ -266,7 +286,11 @@ class OpenExport:
             yield from outcomes
 
     def commits(
-        self, chunks: Sequence[int], *, replace_completed: bool = False
+        self,
+        chunks: Sequence[int],
+        *,
+        replace_completed: bool = False,
+        only: Mapping[int, frozenset[TableName]] | None = None,
     ) -> Generator[Sequence[Outcome], None, None]:
         """Export chunks that are not completed or are damaged, or all of them.
 
@@ -276,6 +300,7 @@ class OpenExport:
         Args:
             chunks: Ids of the chunks.
             replace_completed: Whether completed chunks are exported again.
+            only: Tables that are exported again, of chunks whose other files stay; such a chunk takes this run's fence.
 
         Raises:
             ExportFailedError: Some failed; the others are committed.
@@ -303,11 +328,12 @@ class OpenExport:
             version=state.format_version,
         )
         address = self.source.address if self.source else run.address
+        planner = replace(self.make_planner(state, self.schema), only=only or {})
         export = Export(
             catalog=self.catalog,
             token=self.token,
             task=Task(address, self.catalog.store, provenance, (), run.plan.file_size),
-            plan=self.make_planner(state, self.schema).plans,
+            plan=planner.plans,
             runner=run.runner,
             parallelism=run._parallelism,
             retry=run.retry,

@@ -23,7 +23,7 @@ from snapshot_assets.databases.sql import qualified
 from snapshot_assets.engine.files.target import FileSums, FileTarget
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
-from snapshot_assets.format.actions import DataFile, Header, ObjectRef
+from snapshot_assets.format.actions import DataFile, Header, ObjectRef, RowsErased
 from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import UNTIMED_CHUNK, data_file_stem, new_attempt
@@ -101,8 +101,10 @@ class ChunkWork:
         frames: DataFrames with the rows, instead of scans.
         check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
         status: Status of the outcome once the chunk is committed.
-        replaces: The files that the commit removes; None if the chunk must not be completed yet. A part has none.
-        superseded: The attempts of these files, which the receipt names.
+        replaces: The chunk's files, which the commit removes unless they stay; None if the chunk must not be completed
+            yet. A part has none.
+        superseded: The attempts of the files that it removes, which the receipt names.
+        only: The tables that are read; the files of others stay as they are. None for all tables.
     """
 
     chunk: int
@@ -117,17 +119,23 @@ class ChunkWork:
     status: str = "exported"
     replaces: tuple[DataFile, ...] | None = None
     superseded: tuple[str, ...] = ()
+    only: frozenset[TableName] | None = None
 
     @property
     def parts(self) -> list[ChunkWork]:
         """The work of each task."""
-        whole = len(self.scans) == 1  # only then the task writes the receipt
+        whole = len(self.scans) == 1 and self.only is None  # only then the task writes the receipt
         task = replace(self, whole=whole, replaces=None, superseded=self.superseded if whole else ())
         return [replace(task, scans=(scans,)) for scans in self.scans]
 
     def replacing(self, files: tuple[DataFile, ...]) -> ChunkWork:
-        """Return the work, whose commit removes files."""
-        return replace(self, replaces=files, superseded=tuple(sorted({file.attempt for file in files})))
+        """Return the work, whose commit replaces files, except those of tables that are not read."""
+        gone = {file.attempt for file in files if not self.stays(file)}
+        return replace(self, replaces=files, superseded=tuple(sorted(gone)))
+
+    def stays(self, part: DataFile | RowsErased) -> bool:
+        """Return whether a file, or what is known of a table, stays as it is."""
+        return self.only is not None and TableName(part.schema, part.table) not in self.only
 
     def check_counts(self, files: Iterable[DataFile]) -> None:
         """Compare the rows that the chunk's tasks wrote with those that the database counted.

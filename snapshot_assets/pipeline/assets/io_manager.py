@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import hints_written
 from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.engine.export.changes import find_changes
 from snapshot_assets.engine.export.chunks import completed_chunks
 from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
@@ -57,7 +58,7 @@ from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from snapshot_assets.engine.export.run import ExportRun
+    from snapshot_assets.engine.export.run import ExportRun, OpenExport
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,14 @@ class ChunkScans:
         chunks: Chunk ids, in order.
         replace: Whether completed chunks are exported again.
         late: Completed chunks that are exported again after those.
+        changed: Chunks of which the tables whose rows changed in the source are exported again after those, if they
+            are completed before.
     """
 
     chunks: tuple[int, ...]
     replace: bool = False
     late: tuple[int, ...] = ()
+    changed: tuple[int, ...] = ()
 
 
 class ChunkConfig(dg.Config):
@@ -223,7 +227,8 @@ def _metadata_of(output: dg.OutputContext, name: str) -> str | None:
 
 def _export_scans(context: dg.OutputContext, run: ExportRun, scans: ChunkScans) -> _Exported:
     catalog = run.read_catalog()
-    if not (scans.replace or scans.late) and all(catalog.state.completed(chunk) for chunk in scans.chunks):
+    looked_at = [chunk for chunk in scans.changed if catalog.state.completed(chunk)]
+    if not (scans.replace or scans.late or looked_at) and all(catalog.state.completed(chunk) for chunk in scans.chunks):
         damaged, present = completed_chunks(catalog.store, catalog.state, scans.chunks)
         if not damaged:
             # The source is not needed.
@@ -231,13 +236,22 @@ def _export_scans(context: dg.OutputContext, run: ExportRun, scans: ChunkScans) 
     export = snapshots_of(context).open_export(run.plan.name, catalog)
     first = export.commits(scans.chunks, replace_completed=scans.replace)
     late = export.commits(scans.late, replace_completed=True)
+    changed = _changed(context, export, looked_at)
     schema = asset_key(run.plan, "schema")
     if context.step_context.instance.get_latest_materialization_event(schema) is None:  # this run began the snapshot
         version = export.catalog.state.snapshot_id
         store_events(context, [materialization(schema, schema_metadata(export), version=version)])
     tables = {table.table_name: table for table in export.schema.tables}
-    both = (outcomes for commits in (first, late) for outcomes in commits)
-    return export.catalog, tables, len(scans.chunks) + len(scans.late), both
+    every = (outcomes for commits in (first, late, changed) for outcomes in commits)
+    return export.catalog, tables, len(scans.chunks) + len(scans.late), every
+
+
+def _changed(context: dg.OutputContext, export: OpenExport, chunks: Sequence[int]) -> Iterator[Sequence[Outcome]]:
+    """Look for changes in chunks once the others are exported, and export their changed tables again."""
+    if chunks:
+        changes = find_changes(export, chunks)
+        context.log.info(f"{changes}.")
+        yield from export.commits(list(changes.only), replace_completed=True, only=changes.only)
 
 
 def _export_frames(context: dg.OutputContext, run: ExportRun, obj: Frames | Mapping[str, Frames]) -> _Exported:

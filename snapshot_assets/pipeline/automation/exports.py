@@ -65,6 +65,10 @@ class ExportConfig(ChunkConfig):
     late_windows: int = Field(
         default=0, ge=0, description="How many of the newest exported windows are exported again, for late rows."
     )
+    changed: bool = Field(
+        default=False,
+        description="Whether the tables of exported windows whose rows changed in the source are exported again.",
+    )
 
 
 class ManifestConfig(dg.Config):
@@ -103,7 +107,7 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     snapshots, windows, exported = snapshots_of(context), chunks_of_run(context, plan), list[int]()
     closed = windows_of(plan, snapshots.started)
     due = windows is None and config.windows == "due"
-    if due or config.late_windows:
+    if due or config.late_windows or config.changed:
         state = snapshots.export_run(plan.name).read_catalog().state
         exported = [window.id for window in closed if state.completed(window.id)]
     if due:
@@ -123,7 +127,10 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     if text := open_windows_text((each for each in closed if each.id in chosen), snapshots.started):
         context.log.warning(text)
     late = tuple(exported[-config.late_windows :]) if config.late_windows else ()
-    return ChunkScans(tuple(windows), config.replace, late)
+    bound = snapshots.started - plan.refresh_for if plan.refresh_for is not None else None
+    ended = {window.id: window.end for window in closed}
+    changed = tuple(chunk for chunk in exported if bound is None or ended[chunk] >= bound) if config.changed else ()
+    return ChunkScans(tuple(windows), config.replace, late, changed)
 
 
 def export_job(plan: Plan) -> Any:
@@ -158,7 +165,9 @@ def export_schedules(plan: Plan, job: Any) -> list[dg.ScheduleDefinition]:
         execution_timezone="UTC",
         required_resource_keys={SNAPSHOTS},
         default_status=dg.DefaultScheduleStatus.STOPPED if plan.dagster.automation else schedule_status(plan),
-        description=f"{does} every closed window of {plan.name} that is missing, and seals the snapshot.",
+        description=f"{does} every closed window of {plan.name} that is missing"
+        + (", and what changed in the source," if plan.late_windows == "changed" else ",")
+        + " and seals the snapshot.",
     )
     @showing_failed_ticks()
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
@@ -172,18 +181,22 @@ def export_schedules(plan: Plan, job: Any) -> list[dg.ScheduleDefinition]:
         snapshots = snapshots_of(context)
         state = Catalog.open(snapshots.store(plan.name)).state
         new = not plan.schema_only and any(not state.completed(window.id) for window in windows)
-        done = not new and state.has_snapshot and state.sealed and not state.missing()
+        done = (
+            not new and state.has_snapshot and state.sealed and not state.missing() and plan.late_windows != "changed"
+        )
         if done and plan.replicate_to is not None and state.newest_seal is not None:  # an earlier run may have failed
             done = Catalog.open(replica_store(snapshots, plan)).state.revision >= state.newest_seal.revision
         if done:
             return dg.SkipReason("Every closed window is exported and sealed.")
-        return dg.RunRequest(run_config=_run_config(plan, late_windows=plan.late_windows if new else 0))
+        return dg.RunRequest(run_config=_run_config(plan, new=new))
 
     return [schedule]
 
 
-def _run_config(plan: Plan, *, late_windows: int) -> dg.RunConfig:
-    windows = ExportConfig(late_windows=late_windows)
+def _run_config(plan: Plan, *, new: bool) -> dg.RunConfig:
+    """Return the configuration of a scheduled run; `new` is whether there are windows to export."""
+    late = plan.late_windows
+    windows = ExportConfig(changed=True) if late == "changed" else ExportConfig(late_windows=late if new else 0)
     if plan.kind == "query":
         return dg.RunConfig(ops={op_name(plan, "copy"): windows})
     ops: dict[str, dg.Config] = {op_name(plan, "manifest"): ManifestConfig(create_due_tag=True)}

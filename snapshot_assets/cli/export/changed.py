@@ -1,0 +1,91 @@
+"""`snapshots export changed`, and what `export create --changed` reports."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.cli.exit_status import ExitStatus
+from snapshot_assets.cli.export import create_request as request
+from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_table
+from snapshot_assets.cli.recorded_runs import Run
+from snapshot_assets.cli.spark import opened_export_run, refuse_files_elsewhere, refuse_unreachable_spark
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.windows import partition_key
+from snapshot_assets.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from snapshot_assets.engine.export.changes import Changes, Part
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show which tables of which windows changed in the source since they were exported."""
+    configuration, plan = request.plan_of(options)
+    with only_results_on_stdout():
+        settings, source = configuration.spark_settings(plan), configuration.source(plan.source)
+        refuse_files_elsewhere(settings, plan.name, plan.to, source)
+        refuse_unreachable_spark(settings)
+        from snapshot_assets.cli.progress import progress
+        from snapshot_assets.engine.export.changes import chunks_to_look_at, find_changes
+
+        with (
+            progress("looking for changes", 0, [], options.progress) as watch,
+            opened_export_run(Run("", watch), configuration, plan) as export_run,
+            export_run.look() as opened,
+        ):
+            chunks = chunks_to_look_at(opened, datetime.now(UTC))
+            changes, state = find_changes(opened, chunks, watch.stage), opened.catalog.state
+    if options.json:
+        show_json(facts(changes, state))
+    else:
+        _show(changes, state, plan)
+    return ExitStatus.DAMAGED if options.check and changes.changed else ExitStatus.DONE
+
+
+def facts(changes: Changes, state: State) -> dict[str, Any]:
+    """Return what was looked at, and what changed with the reason, for `--json`."""
+    return {
+        "chunks_looked_at": changes.chunks,
+        "compared_by_value": changes.compared,
+        "changed": [
+            {
+                "chunk": part.chunk,
+                "window": _window(state, part.chunk),
+                "table": table_text(part.table),
+                "reason": part.answer.reason,
+                "exported_rows": part.exported,
+                "rows": part.answer.found,
+            }
+            for part in changes.changed
+        ],
+    }
+
+
+def _show(changes: Changes, state: State, plan: Plan) -> None:
+    parts = changes.changed
+    if parts:
+        show_table(("window", "table", "reason", "exported rows", "rows now"), _rows(parts, state))
+    show(str(changes))
+    if parts:
+        show(f"Run `snapshots export create --plan {plan.name} --changed` to export them again.")
+
+
+def _rows(parts: Sequence[Part], state: State) -> list[tuple[object, ...]]:
+    return [
+        (
+            _window(state, part.chunk) or "untimed",
+            table_text(part.table),
+            part.answer.reason,
+            part.exported,
+            "" if part.answer.found is None else part.answer.found,
+        )
+        for part in parts
+    ]
+
+
+def _window(state: State, chunk: int) -> str | None:
+    return partition_key(state.window(chunk)) if chunk != UNTIMED_CHUNK else None
