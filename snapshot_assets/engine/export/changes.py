@@ -98,7 +98,7 @@ class Changes:
         if self.compared:
             looked += f", {counted(self.compared, 'table')} in them compared by value"
         changed = len({part.chunk for part in self.changed})
-        return f"{looked}: {f'{changed:,} {noun(changed, "has", "have")} changed' if changed else 'nothing changed'}"
+        return f"{looked}: " + (f"{changed:,} {noun(changed, 'has', 'have')} changed" if changed else "nothing changed")
 
 
 def chunks_to_look_at(opened: OpenExport, now: datetime) -> list[int]:
