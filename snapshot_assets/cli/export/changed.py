@@ -19,7 +19,8 @@ from snapshot_assets.format.windows import partition_key
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from snapshot_assets.engine.export.changes import Changes, Part
+    from snapshot_assets.engine.export.changes import Changes
+    from snapshot_assets.engine.export.parts import Part
 
 
 def run(options: argparse.Namespace) -> int:
