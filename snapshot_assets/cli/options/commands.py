@@ -11,6 +11,7 @@ from snapshot_assets.cli.options.export_and_import import (
     DatabaseOption,
     changed,
     chunks,
+    compare,
     copy,
     count,
     create,
@@ -171,6 +172,12 @@ COMMANDS = {
         option("--from", "VERSION", VERSIONS, dest="first", required=True),
         option("--to", "VERSION", VERSIONS, dest="second", required=True),
         *_READS,
+    ),
+    "compare": Command(
+        "compare:run",
+        "compare a snapshot with its database by value, and tell changes from damage; writes nothing",
+        compare,
+        *_MOVES,
     ),
     "status": Command(
         "status:run",
