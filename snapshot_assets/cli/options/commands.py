@@ -25,18 +25,21 @@ _SINGLE_WRITER = flag(
     "--single-writer", "promise that no other writer uses the location, for stores without conditional creates"
 )
 _JSON = flag("--json", "print one JSON document on stdout")
-_RECORDED = (
-    option(
-        "--dagster-home",
-        "FOLDER",
-        "folder of the Dagster instance that records the run (default: DAGSTER_HOME, else none records it)",
-    ),
+_SPARK = (
     option(
         "--spark-master",
         "URL",
         "Spark's master: local[4], spark://host:7077, yarn, … (default: the configuration's, else local[*,4])",
     ),
     option("--spark-remote", "URL", "a Spark Connect server in place of a master: sc://host:15002"),
+)
+_RECORDED = (
+    option(
+        "--dagster-home",
+        "FOLDER",
+        "folder of the Dagster instance that records the run (default: DAGSTER_HOME, else none records it)",
+    ),
+    *_SPARK,
 )
 _MOVES = (*_RECORDED, _JSON)
 _READS = (location(), _JSON)
@@ -177,7 +180,8 @@ COMMANDS = {
         "compare:run",
         "compare a snapshot with its database by value, and tell changes from damage; writes nothing",
         compare,
-        *_MOVES,
+        *_SPARK,
+        _JSON,
     ),
     "status": Command(
         "status:run",

@@ -17,7 +17,7 @@ its files have a row that the source lacks, else unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -256,8 +256,17 @@ def _judged(part: Part, values: Values, by_count: Answer, again: RowSums, differ
         return _compared(part, values, Comparison.UNKNOWN, "compactions left out rows, and the source has more")
     # Rows that deletions or compactions may explain are named last.
     rows = tuple(sorted(rows, key=lambda row: (row.source if fewer else row.snapshot) is None))
-    different = _compared(part, values, Comparison.DIFFERENT, "other values, and no row of the source is newer")
+    reason = "other values, and no row of the source is newer"
+    if {column for row in rows for column in row.columns or [""]} <= _masks(part).keys():
+        reason += "; only masked columns differ, as if the functions of their masks were others"
+    different = _compared(part, values, Comparison.DIFFERENT, reason)
     return replace(different, rows=rows[:MAX_ROWS], more=differences.more or len(rows) > MAX_ROWS)
+
+
+def _masks(part: Part) -> Mapping[str, str]:
+    assert part.scan is not None
+    masks: Mapping[str, str] = part.scan.table.options.get("masks", {})
+    return masks
 
 
 def name_differences(store: ObjectStore, sides: Sides, database: Database) -> tuple[RowSums, RowDifferences]:
@@ -277,6 +286,6 @@ def name_differences(store: ObjectStore, sides: Sides, database: Database) -> tu
         lambda: sides.snapshot(store, all_rows=True, verify=False),
         source,
         key=table.primary_key.columns if table.primary_key else (),
-        masked=table.options.get("masks", ()),
+        masked=_masks(sides.part),
         limit=_MOST_JUDGED,
     )

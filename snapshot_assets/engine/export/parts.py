@@ -180,7 +180,8 @@ class Values:
     Attributes:
         found: How many rows the source has.
         equal: Whether the source has the rows of the files, with those that tombstones delete.
-        alike: Whether both sides are equal without the rows that tombstones delete.
+        alike: Whether both sides are equal without the rows that tombstones delete, and the source has no more of
+            these than were deleted.
         hidden: How many rows of the files tombstones delete.
         sums: Those of the source's rows.
     """
@@ -205,11 +206,12 @@ def compare_values(store: ObjectStore, sides: Sides, database: Database) -> Valu
             return [rows, row_sums(sides.schema, batches)]
 
     expected, found = summed(all_rows=True)
-    equal = alike = expected == found
+    equal, hidden = expected == found, sides.hidden(store)
+    alike = equal
     if not equal and sides.deleted:
         left, right = summed(all_rows=False)
-        alike = left == right
-    return Values(found.rows, equal, alike, sides.hidden(store), found)
+        alike = left == right and found.rows - right.rows <= sides.part.erased + hidden
+    return Values(found.rows, equal, alike, hidden, found)
 
 
 @dataclass(frozen=True)

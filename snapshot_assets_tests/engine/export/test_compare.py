@@ -198,6 +198,7 @@ def test_masks_apply_and_values_of_masked_columns_are_not_named(shop: Shop) -> N
     shop.forge("items", 1, with_value("secret", 0, "KESTREL2"))
     found = shop.only_unequal(**fields)
     assert (found.comparison, found.rows[0].columns) == (DIFFERENT, ("secret",))
+    assert found.reason.endswith("only masked columns differ, as if the functions of their masks were others")
     assert "KESTREL" not in str(found.rows)
 
 
@@ -295,6 +296,15 @@ def test_rows_that_the_snapshot_deleted_are_counted_and_no_difference(shop: Shop
     assert str(found).endswith("5 equal; the snapshot has deleted 2 rows")
     shop.run("UPDATE items SET price = 3 WHERE id = 2")
     assert shop.only_unequal().part.chunk == 1
+
+
+def test_a_new_row_that_a_tombstone_would_delete_is_a_difference(shop: Shop) -> None:
+    shop.export()
+    delete_rows(Catalog.open_for_writing(shop.store), TableName(shop.schema, "items"), "price = 4")
+    shop.run("INSERT INTO items VALUES (7, '2025-01-03T02:00:00Z', 4, NULL)")
+    found = shop.only_unequal()
+    assert (found.part.chunk, found.found, found.deleted) == (3, 2, 1)
+    assert found.comparison is (CHANGED if shop.schema == "public" else UNKNOWN)
 
 
 def test_a_forged_file_of_a_window_with_deleted_rows_is_different(shop: Shop) -> None:
