@@ -246,7 +246,8 @@ def _report(
         show_json(report)
         return 0
     if report["run_id"]:
-        outcome = f"sealed by run {report['run_id']}"
+        done = "sealed" if work.outcomes or work.changes is None else "as it was, looked at"
+        outcome = f"{done} by run {report['run_id']}"
     elif "exported_until" not in report:
         outcome = "complete already; nothing was exported"
     else:  # complete only up to a time, though the source was not asked
