@@ -1,22 +1,21 @@
 """Restore drills: restore a snapshot into an empty database, and compare every value with the snapshot's.
 
-Only values prove that rows are the same. Each side becomes the sum of its rows' hashes, because neither keeps an order.
-DuckDB computes them, and so treats as equal what it treats as equal: 0.0 and -0.0, and intervals of one length.
+Only values prove that rows are the same. Each side becomes the sum of its rows' hashes, because neither keeps an order;
+see `row_sums` for which values are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, Scan
+from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.reports import reporter
@@ -32,12 +31,6 @@ from snapshot_assets.storage.base import ObjectStore
 if TYPE_CHECKING:
     from snapshot_assets.engine.restore.plan import RestorePlan
     from snapshot_assets.engine.restore.run import RestoreRun
-
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "threads": 1,
-    "memory_limit": "192MiB",
-}
-"""Settings of DuckDB in memory. Without external access it would end the process where the working folder is gone."""
 
 
 @dataclass(frozen=True)
@@ -106,28 +99,12 @@ def _compare(store: ObjectStore, work: TableRows, database: Database) -> Compare
         with reporter().work(work.chunk, database.interrupt), errors_naming(str(work.name)):
             schema = stored_schema(work.table)
             restored = (batch for file in work.files for batch in batches_of(store, file, work.table, schema))
-            expected = _sum_of(schema, reporter().counted(restored))
+            expected = row_sums(schema, reporter().counted(restored))
             with database.scan(Scan(work.table, work.rows)) as batches:
-                found = _sum_of(schema, (batch.select(schema.names) for batch in batches))
-        return ComparedRows(work.chunk, work.name, expected[0], found[0], expected == found)
+                found = row_sums(schema, (batch.select(schema.names) for batch in batches))
+        return ComparedRows(work.chunk, work.name, expected.rows, found.rows, expected == found)
     except SnapshotError as error:
         return ComparedRows(work.chunk, work.name, error=error)
-
-
-def _sum_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
-    """Return the number of rows, and the sum of their hashes."""
-    import duckdb  # here, because whatever restores would load it, and so would definitions
-
-    if not schema.names:  # PostgreSQL has tables without columns
-        return sum(batch.num_rows for batch in batches), 0
-    # SQL must not take the name of a column for that of the rows.
-    numbered = pa.schema([field.with_name(f"c{number}") for number, field in enumerate(schema)])
-    renamed = (pa.RecordBatch.from_arrays(batch.columns, schema=numbered) for batch in batches)
-    with duckdb.connect(config=_CONFIG) as connection:
-        connection.register("given", pa.RecordBatchReader.from_batches(numbered, renamed))
-        query = "SELECT count(*), coalesce(sum(hash(given)::HUGEINT), 0) FROM given"
-        [(rows, total)] = connection.execute(query).fetchall()
-        return rows, total
 
 
 Counting = Callable[[str, int], AbstractContextManager[Progress]]
