@@ -80,7 +80,7 @@ def _plan(parser: argparse._ActionsContainer) -> None:
 def changed(parser: argparse._ActionsContainer) -> None:
     """Add the options of `snapshots export changed`."""
     _plan(parser)
-    parser.set_defaults(force=False, replace=None)
+    parser.set_defaults(force=False, replace=None, changed=False)
     status = "exit with 3 if anything changed"
     parser.add_argument("--check", action="store_true", help=status)
 
