@@ -15,6 +15,7 @@ from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.export.changed import window_key
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_table
 from snapshot_assets.cli.spark import opened_to_look
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_share
 
@@ -29,6 +30,8 @@ def run(options: argparse.Namespace) -> int:
     rotation = options.sample and Rotation.of_share(parse_share(options.sample), datetime.now(UTC))
     tables = tuple(map(parse_table, options.compared))
     configuration, plan = request.plan_of(options)
+    if plan.schema_only:
+        raise PlanError("A schema-only snapshot has no rows to compare.")
     with only_results_on_stdout():
         from snapshot_assets.engine.export.compare import Choice, Comparison, compare
 

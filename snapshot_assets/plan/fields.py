@@ -131,12 +131,24 @@ def _is_positive(length: timedelta) -> timedelta:
     return length
 
 
+def _late_windows(value: object) -> int | str:
+    """Return how many windows are exported again, or `changed`."""
+    number = str(value).strip()
+    if isinstance(value, bool) or (number != "changed" and not (number.isascii() and number.isdigit())):
+        raise ValueError(f"{value!r} is no number of windows; write one from 0 up, or changed")
+    return number if number == "changed" else int(number)
+
+
 _TEXT = WithJsonSchema({"type": "string"}, mode="validation")
 """The JSON schema of what users write."""
 
 Time = Annotated[datetime, parsed(parse_given_time), PlainSerializer(time_text, when_used="json"), _TEXT]
 Duration = Annotated[timedelta, parsed(parse_duration), PlainSerializer(duration_text, when_used="json"), _TEXT]
-LateWindows = Annotated[int, Field(ge=0)] | Literal["changed"]
+LateWindows = Annotated[
+    int | Literal["changed"],
+    parsed(_late_windows),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"const": "changed"}]}, mode="validation"),
+]
 PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
 FileSize = Annotated[int, parsed(parse_size), PlainSerializer(size_text, when_used="json"), _TEXT]
 Table = Annotated[TableName, parsed(parse_table), PlainSerializer(table_text, when_used="json"), _TEXT]

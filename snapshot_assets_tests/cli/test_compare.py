@@ -11,6 +11,7 @@ import pytest
 
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import Needed, load_configuration
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, contents, export, make_plan, store_of
 from snapshot_assets_tests.engine.compact.compactions import scatter
@@ -131,6 +132,12 @@ def test_wrong_options_are_refused(snapshots: Snapshots, call: Call, options: tu
     done = snapshots(*call(*options))
     assert (done.status, done.out) == (2, "")
     assert message in done.err
+
+
+def test_a_snapshot_without_data_is_refused(snapshots: Snapshots, source: str, location: Path) -> None:
+    export(Plan(name="location", source=source, to=location.as_uri(), schema_only=True), store_of(location))
+    done = snapshots("compare", "--source", source, "--to", location.as_uri(), "--schema-only")
+    assert (done.status, "A schema-only snapshot has no rows to compare." in done.err) == (2, True)
 
 
 def test_without_a_snapshot_there_is_nothing_to_compare(snapshots: Snapshots, source: str, location: Path) -> None:

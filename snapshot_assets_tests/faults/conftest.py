@@ -167,6 +167,16 @@ def replaced(driver, scratch) -> Scenario:
     return _recorded(driver, Scenario(source, before, {"chunks": [0, 2], "replace": True}), scratch / "replaced")
 
 
+@pytest.fixture(scope="session")
+def followed(driver, scratch) -> Scenario:
+    """A run that exports again the one table of a sealed snapshot whose rows changed in one window."""
+    source = make_source(scratch / "with changed rows.duckdb")
+    before = scratch / "before changes"
+    assert "sealed" in driver.export(source, location(before))
+    add_rows(source)
+    return _recorded(driver, Scenario(source, before, {"chunks": [], "changed": True}), scratch / "followed")
+
+
 _QUERY = "SELECT t, sensor, value FROM readings"
 _TEXT = {
     "csv": {"plan": {"format": "csv"}},

@@ -28,9 +28,10 @@ from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.postgresql import target as postgresql_target  # noqa: F401
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
+from snapshot_assets.engine.export.changes import find_changes
 from snapshot_assets.engine.export.copy import copy
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.export.tasks import Outcome, Task
+from snapshot_assets.engine.export.tasks import Outcome, Task, run_task
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
@@ -55,7 +56,8 @@ class Recorder(InlineRunner):
     read: list[int] = field(default_factory=list)
 
     def map(self, function: Any, tasks: Sequence[Task]) -> Iterable[Outcome]:
-        self.read += [work.chunk for task in tasks for work in task.works]
+        if function is run_task:  # others compare
+            self.read += [work.chunk for task in tasks for work in task.works]
         return super().map(function, tasks)
 
 
@@ -68,17 +70,21 @@ def export(
     chunks: Sequence[int] = CHUNKS,
     force: bool = False,
     replace: bool = False,
+    changed: bool = False,
     seal: bool = True,
     start_after: str = "",
     signal_to: str = "",
 ) -> dict[str, Any]:
-    """Run begin, export and seal, and return what was done."""
+    """Run begin, export and seal, and return what was done; `changed` exports again what changed in the source."""
     store, runner = _store(location, fault), Recorder()
     run = _run(source, store, runner, PLAN | (plan or {}), force=force)
     result: dict[str, Any] = {"run": run.run_id, "outcomes": {}}
     with _reported(result, start_after, signal_to), run.open() as export:
         for outcome in export.export(chunks, replace_completed=replace):
             result["outcomes"][outcome.chunk] = outcome.status
+        if changed:
+            only = find_changes(export, CHUNKS).only
+            list(export.commits(list(only), replace_completed=True, only=only))
         if seal:
             result["sealed"] = export.seal().seal.revision
     return result | {"read": runner.read, "trace": store.trace}

@@ -34,7 +34,8 @@ def has_log(folder):
         *(("fresh", kind) for kind in ("fail-before", "fail-after", "throttle")),
         ("resumed", "fail-after"),
         ("replaced", "fail-before"),
-        *((name, "exists-after") for name in ("fresh", "resumed", "replaced")),
+        ("followed", "fail-before"),
+        *((name, "exists-after") for name in ("fresh", "resumed", "replaced", "followed")),
     ],
 )
 def test_a_change_of_every_kind_that_fails_damages_nothing(driver, request, scratch, name, kind):

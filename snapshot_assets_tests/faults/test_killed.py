@@ -37,11 +37,11 @@ def strike(driver, scenario, folder: Path, kind: str, at: int) -> None:
     assert killed["signal"] == 9, f"{what}: {killed}"
     finished = finished_chunks(folder, scenario.chunks)
     after = finish(driver, scenario, uri, what)
-    if not scenario.settings.get("replace"):
+    if not {"replace", "changed"} & scenario.settings.keys():
         assert sorted([*after["read"], *finished]) == list(scenario.chunks), what
 
 
-@pytest.mark.parametrize("name", ["fresh", "resumed", "replaced"])
+@pytest.mark.parametrize("name", ["fresh", "resumed", "replaced", "followed"])
 def test_killed_at_a_change_of_every_kind_the_next_run_finishes(driver, request, scratch, name):
     """A kill after a change is one before the next change."""
     scenario = request.getfixturevalue(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -49,6 +50,30 @@ def test_late_windows_need_the_export_schedule() -> None:
     with pytest.raises(PlanError, match="remove automation and turn the export schedule on"):
         plan(dagster={"automation": True}, **late)
     assert plan(dagster={"default_status": "running"}, **late).late_windows == 2
+
+
+def test_a_plan_may_follow_its_source() -> None:
+    follows = {"kind": "continuous", "start_time": START, "late_windows": "changed"}
+    assert plan(refresh_for="90d", **follows).refresh_for == timedelta(days=90)
+    assert plan(**follows).refresh_for is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "continuous", "late_windows": 2, "refresh_for": "90d"}, "refresh_for: .*write late_windows: changed"),
+        (
+            {"kind": "continuous", "late_windows": "newer"},
+            "late_windows: 'newer' is no number of windows; write one from",
+        ),
+        ({"kind": "continuous", "late_windows": -1}, "late_windows: -1 is no number of windows"),
+        ({"kind": "once", "late_windows": "changed"}, "late_windows: only a continuous plan"),
+        ({"source": "asset:daily", "kind": "continuous", "late_windows": "changed"}, "late_windows: has no effect"),
+    ],
+)
+def test_what_cannot_follow_a_source_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        plan(**{"start_time": START} | fields)
 
 
 @pytest.mark.parametrize("fields", [{"late_windows": 1}, {"lag": "1h"}])

@@ -110,7 +110,7 @@ def _erased(chunk: act.Chunk, removed: Iterable[DataFile], added: Iterable[DataF
         rows[TableName(file.schema, file.table)] += file.rows
     for file in added:
         rows[TableName(file.schema, file.table)] -= file.rows
-    return tuple(act.RowsErased(*table, number) for table, number in sorted(rows.items()) if number)
+    return tuple(act.RowsErased(*table, number) for table, number in sorted(rows.items()) if number > 0)
 
 
 def _is_needed(older: Receipt | None, tables: frozenset[TableName]) -> bool:

@@ -86,8 +86,9 @@ def run(options: argparse.Namespace) -> int:
         if reads_rows and (again or request.lacks_chunks(plan, state)):
             start_spark_early(settings)
         work = _export(options, configuration, plan, state, replace, changed=changed)
-    work.replica = plan.replicate_to
-    return _report(options, plan, store, Catalog.open(store).state, work)
+    work.replica, after = plan.replicate_to, Catalog.open(store).state
+    work.sealed = after.newest_seal != state.newest_seal
+    return _report(options, plan, store, after, work)
 
 
 @dataclass
@@ -98,6 +99,7 @@ class _Work:
         skipped: Tables that are not exported because they have no time index; None if they are unknown.
         replica: The location to which the snapshot was replicated; None without one.
         changes: What was looked at for changes; None if the call did not look.
+        sealed: Whether the run sealed the snapshot; not if it found nothing to change.
     """
 
     run_id: str | None = None
@@ -105,6 +107,7 @@ class _Work:
     skipped: Sequence[TableName] | None = ()
     replica: str | None = None
     changes: Changes | None = None
+    sealed: bool = True
 
 
 def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fault]]:
@@ -246,7 +249,8 @@ def _report(
         show_json(report)
         return 0
     if report["run_id"]:
-        outcome = f"sealed by run {report['run_id']}"
+        done = "sealed" if work.sealed else "as it was before, found so"
+        outcome = f"{done} by run {report['run_id']}"
     elif "exported_until" not in report:
         outcome = "complete already; nothing was exported"
     else:  # complete only up to a time, though the source was not asked
@@ -276,6 +280,7 @@ def _facts(plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: in
         windows = plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
         if text := open_windows_text(windows, datetime.now(UTC)):  # a fixed range has windows in the future
             warnings.insert(0, text)
+    last = {outcome.chunk: outcome.status for outcome in work.outcomes}
     report: dict[str, Any] = {
         "location": store.uri,
         "run_id": work.run_id,
@@ -284,7 +289,7 @@ def _facts(plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: in
         "checksum": seal.seal.checksum if seal else None,
         "sealed_at": time_text(seal.committed_at) if seal else None,
         "chunks": len(state.counted_chunks()),
-        "outcomes": dict(sorted(Counter(outcome.status for outcome in work.outcomes).items())),
+        "outcomes": dict(sorted(Counter(last.values()).items())),
         "rows": sum(file.rows for file in files),
         "bytes": sum(file.bytes for file in files),
         "files": len(files),

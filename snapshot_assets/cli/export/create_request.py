@@ -39,14 +39,17 @@ _BESIDE_PLAN = ("parallelism", "max_file_size", "fail_on_rows_outside", "target"
 
 def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     """Return the plan that a call names or describes, and its configuration."""
-    if options.force and options.replace:
-        raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
+    again = [name for name in ("--replace", "--changed") if getattr(options, name[2:])]
+    if options.force and again:
+        raise PlanError(
+            f"--force starts a new snapshot and {again[0]} changes the existing one; give only one of them."
+        )
     own = given_fields(options)
     given = with_inherited(options, own)
     idle: list[Problem] = []
     if options.plan is None and given.get("schema_only"):
         # What the call gives has no effect on a snapshot without data, even a default's value.
-        named = [*(name for name in own if name in _DATA_FIELDS), *(["--replace"] if options.replace else [])]
+        named = [*(name for name in own if name in _DATA_FIELDS), *again]
         idle = [Problem((name,), _NO_DATA) for name in named]
     try:
         configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
@@ -61,8 +64,8 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
         raise plan_error("the call", idle)
     if plan.kind == "query":
         raise PlanError(f"plan {plan.name!r} is of kind query; `snapshots copy --plan {plan.name}` runs it.")
-    if plan.schema_only and options.replace:
-        raise PlanError("--replace exports data again, and a schema-only snapshot has none; remove one of the two.")
+    if plan.schema_only and again:
+        raise PlanError(f"{again[0]} exports data again, and a schema-only snapshot has none; remove one of the two.")
     return configuration.with_plan(plan), plan
 
 

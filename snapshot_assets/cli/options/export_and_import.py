@@ -76,7 +76,7 @@ def _plan(parser: argparse._ActionsContainer, *, with_tables: bool = True) -> No
 def changed(parser: argparse._ActionsContainer) -> None:
     """Add the options of `snapshots export changed`."""
     _plan(parser)
-    parser.set_defaults(force=False, replace=None)
+    parser.set_defaults(force=False, replace=None, changed=False)
     status = "exit with 3 if anything changed"
     parser.add_argument("--check", action="store_true", help=status)
 
@@ -84,7 +84,7 @@ def changed(parser: argparse._ActionsContainer) -> None:
 def compare(parser: argparse._ActionsContainer) -> None:
     """Add the options of `snapshots compare`."""
     _plan(parser, with_tables=False)
-    parser.set_defaults(force=False, replace=None)
+    parser.set_defaults(force=False, replace=None, changed=False)
     which = parser.add_argument_group("what is compared")
     text = f"only these tables (default: all of the snapshot); {_QUOTING}"
     which.add_argument("--tables", dest="compared", type=tables, default=[], metavar="s.t,…", help=text)

@@ -11,18 +11,24 @@ was changed after the fence, the answer is unknown; so it is if the fence is not
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from typing import Any
 
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.postgresql.row_counts import in_sets
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.protocol.query import is_query
-from snapshot_assets.databases.protocol.source import Answer, ExportedRows, Verdict, by_count
+from snapshot_assets.databases.protocol.source import AllRows, Answer, ExportedRows, Verdict, by_count
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.units import counted
+
+_TOGETHER = 50
+"""Most tables that one statement reads: a server locks each, with its indexes."""
+
+_NO_VERSIONS = "the rows of views, queries, foreign tables and large objects have no versions"
 
 _MOST_DISTANCE = (1 << 31) - (1 << 20)
 """Most transactions since a fence: ids of rows have 32 bits, and are compared by their distance from the present."""
@@ -51,42 +57,49 @@ SELECT s.system_identifier::text AS system_identifier, greatest(c.timeline_id, r
 FROM pg_catalog.pg_control_system() s, pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() r
 """
 
-_AGE = "CASE WHEN pg_catalog.age({0}) >= 0 THEN pg_catalog.age({0}) END"
-"""The transactions since the one with an id; NULL if there were more than 2^31, as no row is from the future."""
+_AGE = "(pg_catalog.age({0}) & 2147483647)"
+"""The transactions since the one with an id. No id is from the future: a negative age is that of an older one, which
+becomes a great one; computed once for each row, as rows are many."""
 
 _NEWEST = f"pg_catalog.min({_AGE.format('xmin')})"
 _BASE = f"pg_catalog.age('{_FIRST_XID}'::pg_catalog.xid)"
 
 # A column of a type that others defined: its labels or attributes have row versions of their own.
 _DEFINITIONS = f"""
-WITH RECURSIVE tree (oid) AS (
-    SELECT {{table}}::pg_catalog.regclass::oid
+WITH RECURSIVE tree (root, oid) AS (
+    SELECT r.oid, r.oid FROM pg_catalog.unnest(ARRAY[{{tables}}]::pg_catalog.regclass[]::pg_catalog.oid[]) r (oid)
     UNION ALL
-    SELECT i.inhrelid FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid
-    WHERE (SELECT c.relkind FROM pg_catalog.pg_class c WHERE c.oid = {{table}}::pg_catalog.regclass) = 'p'
-), defined (xid) AS (
-    SELECT c.xmin FROM tree JOIN pg_catalog.pg_class c USING (oid)
+    SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.root AND c.relkind = 'p'
+        JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid
+), defined (root, xid) AS (
+    SELECT root, c.xmin FROM tree JOIN pg_catalog.pg_class c USING (oid)
     UNION ALL
-    SELECT n.xmin FROM tree JOIN pg_catalog.pg_class c USING (oid)
+    SELECT root, n.xmin FROM tree JOIN pg_catalog.pg_class c USING (oid)
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     UNION ALL
-    SELECT i.xmin FROM tree JOIN pg_catalog.pg_inherits i ON i.inhrelid = tree.oid
+    SELECT root, i.xmin FROM tree JOIN pg_catalog.pg_inherits i ON i.inhrelid = tree.oid
     UNION ALL
-    SELECT d.xmin FROM tree JOIN pg_catalog.pg_attrdef d ON d.adrelid = tree.oid
+    SELECT root, d.xmin FROM tree JOIN pg_catalog.pg_attrdef d ON d.adrelid = tree.oid
     UNION ALL
-    SELECT own.xid FROM (
+    SELECT root, own.xid FROM (
         SELECT e.xmin FROM pg_catalog.pg_enum e
         UNION ALL SELECT a.xmin FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
             WHERE c.relkind = 'c'
-    ) own (xid) WHERE EXISTS (
+    ) own (xid) JOIN tree ON tree.root = tree.oid WHERE EXISTS (
         SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
-        WHERE a.attrelid = {{table}}::pg_catalog.regclass AND a.attnum > 0
-            AND y.typnamespace <> 'pg_catalog'::pg_catalog.regnamespace)
-)
-SELECT (SELECT pg_catalog.min({_AGE.format("d.xid")}) FROM defined d) AS newest, {_BASE} AS base,
-    (SELECT pg_catalog.bool_and(c.relkind = 'p' OR c.relkind IN ('r', 'm') AND m.amname = 'heap')
-        FROM tree JOIN pg_catalog.pg_class c USING (oid) LEFT JOIN pg_catalog.pg_am m ON m.oid = c.relam) AS heap
+        WHERE a.attrelid = tree.oid AND a.attnum > 0 AND y.typnamespace <> 'pg_catalog'::pg_catalog.regnamespace)
+), newest (root, age) AS (SELECT root, pg_catalog.min({_AGE.format("xid")}) FROM defined GROUP BY root)
+SELECT (SELECT c.relkind FROM pg_catalog.pg_class c WHERE c.oid = root)::text AS kind, newest.age AS newest,
+    {_BASE} AS base, (
+        SELECT pg_catalog.bool_and(c.relkind = 'p' OR c.relkind IN ('r', 'm') AND m.amname = 'heap')
+        FROM tree JOIN pg_catalog.pg_class c USING (oid) LEFT JOIN pg_catalog.pg_am m ON m.oid = c.relam
+        WHERE tree.root = newest.root) AS heap
+FROM newest JOIN pg_catalog.unnest(ARRAY[{{tables}}]::pg_catalog.regclass[]::pg_catalog.oid[])
+    WITH ORDINALITY r (root, number) USING (root) ORDER BY r.number
 """
+
+_VALUES = {"rows": "pg_catalog.count(*)", "newest": _NEWEST, "base": f"pg_catalog.min((SELECT {_BASE}))"}
+"""What is asked of each set of rows: how many there are, and the age of the newest; the base is computed once."""
 
 
 def read_fence(session: PostgresqlSession) -> dict[str, str]:
@@ -148,48 +161,91 @@ def _position(lsn: str) -> int:
 
 
 def changes_since(scanner: Scanner, parts: Sequence[ExportedRows]) -> list[Answer]:
-    """Tell which sets of rows changed since they were exported; see `Database.changes_since`."""
+    """Tell which sets of rows changed since they were exported; see `Database.changes_since`.
+
+    Ordinary tables that are read as a whole are asked for many at a time, without looking each up.
+    """
     now = read_fence(scanner.session)
+    tables = {part.table.table_name: part.table for part in parts}
+    sets: dict[TableName, dict[int, ExportedRows]] = {name: {} for name in tables}
+    for number, part in enumerate(parts):
+        sets[part.table.table_name][number] = part
     answers: dict[int, Answer] = {}
-    order = sorted(range(len(parts)), key=lambda number: parts[number].table.table_name)
-    for _, numbers in groupby(order, key=lambda number: parts[number].table.table_name):
-        chosen = list(numbers)
-        answers |= zip(chosen, _of_table(scanner, now, [parts[number] for number in chosen]), strict=True)
+    named = [name for name, table in tables.items() if not _unversioned(table)]
+    for first in range(0, len(named), _TOGETHER):
+        group = named[first : first + _TOGETHER]
+        defined = _definitions(scanner, group)
+        whole = [name for name in group if defined[name]["kind"] == "r" and _is_whole(sets[name].values())]
+        found = {name: [row] for name, row in zip(whole, _of_whole_tables(scanner, whole), strict=True)}
+        for name in group:
+            asked = list(sets[name].values())
+            if reason := _unknown_storage(scanner, tables[name], defined[name], whole):
+                own = [Answer(Verdict.UNKNOWN, reason, lasting=True)] * len(asked)
+            else:
+                rows = found.get(name) or in_sets(scanner, tables[name], [part.rows for part in asked], _VALUES)
+                own = [_answer(part, row, defined[name], now) for part, row in zip(asked, rows, strict=True)]
+            answers |= zip(sets[name], own, strict=True)
+    for name, table in tables.items():
+        if reason := _unversioned(table):
+            answers |= dict.fromkeys(sets[name], Answer(Verdict.UNKNOWN, reason, lasting=True))
     return [answers[number] for number in range(len(parts))]
 
 
-def _of_table(scanner: Scanner, now: Mapping[str, str], parts: Sequence[ExportedRows]) -> list[Answer]:
-    table = parts[0].table
-    if reason := _unversioned(scanner, table):
-        return [Answer(Verdict.UNKNOWN, reason, lasting=True)] * len(parts)
-    name = literal(qualified(table.table_name))
-    [defined] = scanner.session.rows(_DEFINITIONS.format(table=name), f"reading what defines {table.table_name}")
-    if not defined["heap"]:
-        return [Answer(Verdict.UNKNOWN, "its storage has no row versions", lasting=True)] * len(parts)
-    values = {"rows": "pg_catalog.count(*)", "newest": _NEWEST}
-    found = in_sets(scanner, table, [part.rows for part in parts], values | {"base": f"pg_catalog.min({_BASE})"})
-    answers = []
-    for part, row in zip(parts, found, strict=True):
-        cut, rows = _cut(part.fence, now), row.get("rows") or 0
-        answer = by_count(part, rows)
-        if answer is None and cut.unusable:
-            answer = Answer(Verdict.UNKNOWN, cut.unusable, rows)
-        elif answer is None and cut.precedes(row["newest"], row["base"]):
-            answer = Answer(Verdict.CHANGED, "rows newer", rows)
-        elif answer is None and cut.precedes(defined["newest"], defined["base"]):
-            answer = Answer(Verdict.UNKNOWN, "the table, a partition, or a type was changed since", rows)
-        answers.append(answer or Answer(Verdict.UNCHANGED, found=rows))
-    return answers
+def _is_whole(parts: Collection[ExportedRows]) -> bool:
+    return all(part.rows == AllRows() for part in parts)
 
 
-def _unversioned(scanner: Scanner, table: Table) -> str:
-    """Return why a table's rows have no versions here; "" if they have."""
-    if is_query(table) or not scanner.is_stored(table):
-        return "the rows of views, queries, foreign tables and large objects have no versions"
-    if is_large_objects(table) or table.options.get("hypertable"):
+def _definitions(scanner: Scanner, names: Sequence[TableName]) -> dict[TableName, Mapping[str, Any]]:
+    """Return the kind of each table, and the age of the newest change to what defines it."""
+    texts = ", ".join(literal(qualified(name)) for name in names)
+    doing = f"reading what defines {counted(len(names), 'table')}"
+    return dict(zip(names, scanner.session.rows(_DEFINITIONS.format(tables=texts), doing), strict=True))
+
+
+def _of_whole_tables(scanner: Scanner, names: Sequence[TableName]) -> list[dict[str, Any]]:
+    """Return the values of ordinary tables, by one statement."""
+    if not names:
+        return []
+    queries = (
+        f"SELECT {', '.join(f'{sql} AS {name}{n}' for name, sql in _VALUES.items())} FROM ONLY {qualified(table)}"
+        for n, table in enumerate(names)
+    )
+    items = ", ".join(f"({query}) AS t{n}" for n, query in enumerate(queries))
+    doing = f"looking for changes in {counted(len(names), 'table')}"
+    [row] = scanner.session.rows(f"SELECT * FROM {items}", doing)
+    return [{name: row[f"{name}{n}"] for name in _VALUES} for n in range(len(names))]
+
+
+def _answer(part: ExportedRows, row: Mapping[str, Any], defined: Mapping[str, Any], now: Mapping[str, str]) -> Answer:
+    cut, rows = _cut(part.fence, now), row.get("rows") or 0
+    if answer := by_count(part, rows):
+        return answer
+    if cut.unusable:
+        return Answer(Verdict.UNKNOWN, cut.unusable, rows)
+    if cut.precedes(row["newest"], row["base"]):
+        return Answer(Verdict.CHANGED, "rows newer", rows)
+    if cut.precedes(defined["newest"], defined["base"]):
+        return Answer(Verdict.UNKNOWN, "the table, a partition, or a type was changed since", rows)
+    return Answer(Verdict.UNCHANGED, found=rows)
+
+
+def _unversioned(table: Table) -> str:
+    """Return why a table's rows have no versions, whatever holds them; "" if they may have."""
+    if is_query(table) or is_large_objects(table) or "view" in table.options:
+        return _NO_VERSIONS
+    if table.options.get("hypertable"):
         return "its storage has no row versions"
-    if scanner.from_item(table).startswith("("):
-        return "it has foreign or half detached partitions"
     # Their text is the name of another object, which can be renamed.
     named = [column.name for column in table.columns if column.type.removesuffix("[]").startswith("reg")]
     return f"column {named[0]} shows names of other objects" if named else ""
+
+
+def _unknown_storage(scanner: Scanner, table: Table, defined: Mapping[str, Any], whole: Collection[TableName]) -> str:
+    """Return why the rows of a relation have no versions; "" if they have."""
+    if defined["kind"] not in ("r", "p", "m"):
+        return _NO_VERSIONS
+    if not defined["heap"]:
+        return "its storage has no row versions"
+    if table.table_name not in whole and scanner.from_item(table).startswith("("):
+        return "it has foreign or half detached partitions"
+    return ""

@@ -183,7 +183,7 @@ def _read(export: Export, chunks: Sequence[int], status: str, failed: Failures) 
     works = export.plan(chunks)
 
     def replacing(work: ChunkWork) -> ChunkWork:
-        own = "present" if work.only == frozenset() else "exported" if work.chunk in new else status
+        own = "present" if work.keeps_all else "exported" if work.chunk in new else status
         return replace(work.replacing(replaced[work.chunk]), status=own)
 
     if replaced:
@@ -195,7 +195,8 @@ def _read(export: Export, chunks: Sequence[int], status: str, failed: Failures) 
 
 def _job_bytes(work: ChunkWork) -> int:
     """Return a chunk's size for grouping: a chunk that is large or has several tasks is a job of its own."""
-    return work.size if work.size < SMALL_CHUNK and len(work.scans) <= 1 else JOB_BYTES + 1
+    shares = len(work.scans) == 1 or work.keeps_all
+    return work.size if work.size < SMALL_CHUNK and shares else JOB_BYTES + 1
 
 
 def _run_job(export: Export, pace: Pace, job: Sequence[ChunkWork], stop: threading.Event) -> list[Outcome]:

@@ -4,8 +4,8 @@ All rows of a part's files are compared with all rows that an export would read 
 columns are left out. Where they differ, the source's row versions tell whether it moved on since the export
 (`Database.changes_since`). They are asked for the rows that the source has: the snapshot's own numbers may be what is
 wrong. Only deletions leave no versions. They explain a difference if there are fewer rows than were exported, and none
-of the first thousand that differ is one that the source has. Masks may give other values at each reading, so the source
-is read again before a part is called different.
+of the first thousand that differ is one that the source has. What masks make may depend on more than the rows: a part
+that differs in masked columns only is unknown.
 
 Tombstones delete rows of the snapshot, and not of the source. Rows whose deletion is pending are still in the files,
 and are compared. If the sides differ, they are compared again without the rows that tombstones since the export delete:
@@ -17,7 +17,7 @@ its files have a row that the source lacks, else unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -25,10 +25,11 @@ import pyarrow as pa
 
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.databases.protocol.source import Answer, Database, Verdict
+from snapshot_assets.databases.selection.hidden import MASKS
 from snapshot_assets.engine.export.parts import Part, Sides, Values, answers_of, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.files.row_differences import MAX_ROWS, RowDifference, RowDifferences, differing_rows
-from snapshot_assets.engine.files.row_sums import RowSums, row_sums
+from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotError, UnknownRelationError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -216,7 +217,7 @@ def _compared(part: Part, values: Values, comparison: Comparison, reason: str = 
 
 def _explained(opened: OpenExport, unlike: Sequence[tuple[Part, Values]], stage: Stage) -> Iterator[ComparedPart]:
     """Yield why the values of parts differ."""
-    answers = answers_of(opened, [part for part, _ in unlike], [values.found for _, values in unlike])
+    answers = _ask(opened, [part for part, _ in unlike], [values.found for _, values in unlike])
     suspects = list[Part]()
     for (part, values), answer in zip(unlike, answers, strict=True):
         if answer.verdict is Verdict.UNCHANGED:
@@ -225,52 +226,62 @@ def _explained(opened: OpenExport, unlike: Sequence[tuple[Part, Values]], stage:
             comparison = Comparison.CHANGED if answer.verdict is Verdict.CHANGED else Comparison.UNKNOWN
             yield _compared(part, values, comparison, answer.reason)
     # Deleted rows have no version: only the number of rows shows them.
-    by_count = answers_of(opened, suspects, [part.exported for part in suspects])
+    by_count = _ask(opened, suspects, [part.exported for part in suspects])
     counts = {part.place: answer for part, answer in zip(suspects, by_count, strict=True)}
     values_of = {part.place: values for part, values in unlike}
-    for number, (part, read) in enumerate(read_parts(opened, suspects, name_differences), 1):
+    for number, (part, differences) in enumerate(read_parts(opened, suspects, name_differences), 1):
         stage("naming the rows that differ", number, len(suspects))
-        if isinstance(read, SnapshotError):
-            yield _damaged(part, read)
+        if isinstance(differences, SnapshotError):
+            yield _damaged(part, differences)
         else:
-            yield _judged(part, values_of[part.place], counts[part.place], *read)
+            yield _judged(part, values_of[part.place], counts[part.place], differences)
 
 
-def _judged(part: Part, values: Values, by_count: Answer, again: RowSums, differences: RowDifferences) -> ComparedPart:
+def _ask(opened: OpenExport, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
+    """Return what the source knows of the rows of parts themselves, without their masks."""
+    plain = []
+    for part in parts:
+        assert part.scan is not None
+        table = part.scan.table
+        options = {name: value for name, value in table.options.items() if name != MASKS}
+        plain.append(replace(part, scan=replace(part.scan, table=table.model_copy(update={"options": options}))))
+    return answers_of(opened, plain, counts)
+
+
+def _judged(part: Part, values: Values, by_count: Answer, differences: _Differences) -> ComparedPart:
     """Return whether it is damage that rows differ, though none of the source is newer.
 
     Args:
         part: The part.
         values: How its values compare.
         by_count: What the source knows, given the number of exported rows.
-        again: The sums of another reading of the source.
         differences: The rows that differ.
     """
-    rows = differences.rows
-    if again != values.sums:
-        return _compared(part, values, Comparison.UNKNOWN, "the source gives other values at each reading")
-    fewer = by_count.verdict is Verdict.CHANGED and values.found < part.exported
+    rows, fewer = differences.rows, by_count.verdict is Verdict.CHANGED and values.found < part.exported
+    comparison, reason = Comparison.UNKNOWN, ""
     if fewer and all(row.source is None for row in rows):
-        return _compared(part, values, Comparison.CHANGED, by_count.reason)
-    if part.erased and all(row.snapshot is None for row in rows):
-        return _compared(part, values, Comparison.UNKNOWN, "compactions left out rows, and the source has more")
+        comparison, reason = Comparison.CHANGED, by_count.reason
+    elif part.erased and all(row.snapshot is None for row in rows):
+        reason = "compactions left out rows, and the source has more"
+    elif differences.only_masked:
+        reason = "only masked columns differ, and masks may read more than the row"
+    if reason:
+        return _compared(part, values, comparison, reason)
     # Rows that deletions or compactions may explain are named last.
     rows = tuple(sorted(rows, key=lambda row: (row.source if fewer else row.snapshot) is None))
-    reason = "other values, and no row of the source is newer"
-    if {column for row in rows for column in row.columns or [""]} <= _masks(part).keys():
-        reason += "; only masked columns differ, as if the functions of their masks were others"
-    different = _compared(part, values, Comparison.DIFFERENT, reason)
+    different = _compared(part, values, Comparison.DIFFERENT, "other values, and no row of the source is newer")
     return replace(different, rows=rows[:MAX_ROWS], more=differences.more or len(rows) > MAX_ROWS)
 
 
-def _masks(part: Part) -> Mapping[str, str]:
-    assert part.scan is not None
-    masks: Mapping[str, str] = part.scan.table.options.get("masks", {})
-    return masks
+@dataclass(frozen=True)
+class _Differences(RowDifferences):
+    """Rows of a part that differ; `only_masked` if all values of columns without a mask are equal."""
+
+    only_masked: bool = False
 
 
-def name_differences(store: ObjectStore, sides: Sides, database: Database) -> tuple[RowSums, RowDifferences]:
-    """Read the source of one part again, and name the rows in which it differs from the snapshot.
+def name_differences(store: ObjectStore, sides: Sides, database: Database) -> _Differences:
+    """Name the rows in which the source differs from the snapshot.
 
     Raises:
         SnapshotError: The source or a file cannot be read.
@@ -280,12 +291,12 @@ def name_differences(store: ObjectStore, sides: Sides, database: Database) -> tu
         with sides.source(database, all_rows=True) as batches:
             yield from batches
 
-    table = sides.scan.table
-    return row_sums(sides.schema, source()), differing_rows(
-        sides.schema,
-        lambda: sides.snapshot(store, all_rows=True, verify=False),
-        source,
-        key=table.primary_key.columns if table.primary_key else (),
-        masked=_masks(sides.part),
-        limit=_MOST_JUDGED,
-    )
+    def snapshot() -> Iterator[pa.RecordBatch]:
+        return sides.snapshot(store, all_rows=True, verify=False)
+
+    table, masks = sides.scan.table, sides.scan.table.options.get(MASKS, {})
+    plain = pa.schema([field for field in sides.schema if field.name not in masks])
+    sums = [row_sums(plain, (batch.select(plain.names) for batch in read())) for read in (snapshot, source) if masks]
+    key = table.primary_key.columns if table.primary_key else ()
+    found = differing_rows(sides.schema, snapshot, source, key=key, masked=masks, limit=_MOST_JUDGED)
+    return _Differences(found.rows, found.more, bool(masks) and sums[0] == sums[1])

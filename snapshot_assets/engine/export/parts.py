@@ -183,14 +183,12 @@ class Values:
         alike: Whether both sides are equal without the rows that tombstones delete, and the source has no more of
             these than were deleted.
         hidden: How many rows of the files tombstones delete.
-        sums: Those of the source's rows.
     """
 
     found: int
     equal: bool
     alike: bool
     hidden: int
-    sums: RowSums
 
 
 def compare_values(store: ObjectStore, sides: Sides, database: Database) -> Values:
@@ -211,7 +209,7 @@ def compare_values(store: ObjectStore, sides: Sides, database: Database) -> Valu
     if not equal and sides.deleted:
         left, right = summed(all_rows=False)
         alike = left == right and found.rows - right.rows <= sides.part.erased + hidden
-    return Values(found.rows, equal, alike, hidden, found)
+    return Values(found.rows, equal, alike, hidden)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,11 @@ class ChunkWork:
         gone = {file.attempt for file in files if not self.stays(file)}
         return replace(self, replaces=files, superseded=tuple(sorted(gone)))
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing is read: the chunk only takes the run's fence."""
+        return self.only is not None and not self.only
+
     def stays(self, part: DataFile | RowsErased) -> bool:
         """Return whether a file, or what is known of a table, stays as it is."""
         return self.only is not None and TableName(part.schema, part.table) not in self.only
