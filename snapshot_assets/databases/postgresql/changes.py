@@ -5,8 +5,9 @@ has the snapshot that it read. A set of rows is unchanged if it has as many rows
 by a transaction at or above the *xmin* of that snapshot: every transaction below it had ended, so the export saw its
 rows. A transaction that ran at the time of the export is above it, so the rule names more than has changed, never less.
 
-What a row shows also depends on definitions. If the table, one of its partitions, their schema or a label of an enum
-was changed after the fence, the answer is unknown; so it is if the fence is not of this database and of this history.
+What a row shows also depends on definitions. If the table, one of its columns or partitions, their schema or a type was
+changed after the fence, the answer is unknown; so it is if the fence is not of this database and of this history, or
+the server was started since. Between two starts of a server, no file of its data was replaced by an older one.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, NamedTuple, Self
 
-from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.postgresql.row_counts import in_sets
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.source import Answer, ExportedRows, Verdict, by_count
+from snapshot_assets.databases.selection.hidden import MASKS
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.format.relations import Table
 
-_MOST_DISTANCE = (1 << 31) - (1 << 20)
-"""Most transactions since a fence: ids of rows have 32 bits, and are compared by their distance from the present."""
+_MOST_DISTANCE = 1 << 30
+"""Most transactions since a fence: ids of rows have 32 bits, and only distances below 2^31 are told from others."""
 
 _FIRST_XID = 3
 """The first id of an ordinary transaction."""
@@ -39,7 +41,8 @@ SELECT pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXEC
 _STATE = """
 SELECT pg_catalog.pg_current_snapshot()::text AS snapshot, (CASE WHEN pg_catalog.pg_is_in_recovery()
     THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_lsn() END)::text AS lsn,
-    (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())::text AS database
+    (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())::text AS database,
+    pg_catalog.pg_postmaster_start_time()::text AS started
 """
 
 # After a promotion, the control file has the new timeline only from the next checkpoint on; the file of the log has it
@@ -57,14 +60,26 @@ _AGE = "CASE WHEN pg_catalog.age({0}) >= 0 THEN pg_catalog.age({0}) END"
 _NEWEST = f"pg_catalog.min({_AGE.format('xmin')})"
 _BASE = f"pg_catalog.age('{_FIRST_XID}'::pg_catalog.xid)"
 
-# A column of a type that others defined: its labels or attributes have row versions of their own.
+# The types of the exported columns, with those that they consist of: an array's elements, a domain's base, and so on.
+# Labels and attributes have row versions of their own, and so have the names of columns: two can be exchanged.
 _DEFINITIONS = f"""
 WITH RECURSIVE tree (oid) AS (
     SELECT {{table}}::pg_catalog.regclass::oid
     UNION ALL
     SELECT i.inhrelid FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid
     WHERE (SELECT c.relkind FROM pg_catalog.pg_class c WHERE c.oid = {{table}}::pg_catalog.regclass) = 'p'
+), types (oid) AS (
+    SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = {{table}}::pg_catalog.regclass
+        AND a.attname = ANY (ARRAY[{{columns}}]::pg_catalog.name[])
+    UNION
+    SELECT part.oid FROM types JOIN pg_catalog.pg_type y USING (oid) CROSS JOIN LATERAL (
+        VALUES (y.typelem), (y.typbasetype)
+        UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE y.oid IN (r.rngtypid, r.rngmultitypid)
+        UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = y.typrelid AND a.attnum > 0
+    ) part (oid) WHERE part.oid <> 0
 ), defined (xid) AS (
+    SELECT d.xmin FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
+    UNION ALL
     SELECT c.xmin FROM tree JOIN pg_catalog.pg_class c USING (oid)
     UNION ALL
     SELECT n.xmin FROM tree JOIN pg_catalog.pg_class c USING (oid)
@@ -72,20 +87,23 @@ WITH RECURSIVE tree (oid) AS (
     UNION ALL
     SELECT i.xmin FROM tree JOIN pg_catalog.pg_inherits i ON i.inhrelid = tree.oid
     UNION ALL
+    SELECT a.xmin FROM tree JOIN pg_catalog.pg_attribute a ON a.attrelid = tree.oid AND a.attnum > 0
+    UNION ALL
     SELECT d.xmin FROM tree JOIN pg_catalog.pg_attrdef d ON d.adrelid = tree.oid
     UNION ALL
-    SELECT own.xid FROM (
-        SELECT e.xmin FROM pg_catalog.pg_enum e
-        UNION ALL SELECT a.xmin FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
-            WHERE c.relkind = 'c'
-    ) own (xid) WHERE EXISTS (
-        SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
-        WHERE a.attrelid = {{table}}::pg_catalog.regclass AND a.attnum > 0
-            AND y.typnamespace <> 'pg_catalog'::pg_catalog.regnamespace)
+    SELECT y.xmin FROM types JOIN pg_catalog.pg_type y USING (oid)
+    UNION ALL
+    SELECT e.xmin FROM types JOIN pg_catalog.pg_enum e ON e.enumtypid = types.oid
+    UNION ALL
+    SELECT a.xmin FROM types JOIN pg_catalog.pg_type y USING (oid)
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = y.typrelid AND a.attnum > 0
 )
 SELECT (SELECT pg_catalog.min({_AGE.format("d.xid")}) FROM defined d) AS newest, {_BASE} AS base,
     (SELECT pg_catalog.bool_and(c.relkind = 'p' OR c.relkind IN ('r', 'm') AND m.amname = 'heap')
-        FROM tree JOIN pg_catalog.pg_class c USING (oid) LEFT JOIN pg_catalog.pg_am m ON m.oid = c.relam) AS heap
+        FROM tree JOIN pg_catalog.pg_class c USING (oid) LEFT JOIN pg_catalog.pg_am m ON m.oid = c.relam) AS heap,
+    pg_catalog.has_column_privilege({{table}}::pg_catalog.regclass, 'xmin', 'SELECT') AS readable,
+    EXISTS (SELECT FROM types JOIN pg_catalog.pg_type y USING (oid) WHERE y.typname ~ '^(reg|aclitem$)'
+        AND y.typnamespace = 'pg_catalog'::pg_catalog.regnamespace) AS named
 """
 
 
@@ -98,6 +116,25 @@ def read_fence(session: PostgresqlSession) -> dict[str, str]:
     [row] = session.rows(_ALLOWED, "reading the rights to the control file")
     history = session.rows(_HISTORY, "reading the history of the cluster")[0] if row["allowed"] else {}
     return dict(state) | dict(history)
+
+
+class _Snapshot(NamedTuple):
+    """A snapshot: transactions below `xmin` had ended, and of those below `xmax` all but the running ones."""
+
+    xmin: int
+    xmax: int
+    running: frozenset[int]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the text of a `pg_snapshot`."""
+        xmin, xmax, running = text.split(":")
+        return cls(int(xmin), int(xmax), frozenset(map(int, filter(None, running.split(",")))))
+
+    def precedes(self, other: Self) -> bool:
+        """Return whether all transactions that had ended here have ended in another snapshot too."""
+        later = {each for each in other.running if each < self.xmax and each not in self.running}
+        return self.xmax <= other.xmax and not later
 
 
 @dataclass(frozen=True)
@@ -126,6 +163,8 @@ def _cut(fence: Mapping[str, str], now: Mapping[str, str]) -> _Cut:
         "system_identifier": "the cluster",
         "timeline": "the timeline of the cluster",
         "database": "the database",
+        # Its files may have been replaced by older ones, such as those of a copied disk, on the same timeline.
+        "started": "the start of the server",
     }
     for name, text in names.items():
         if name not in now:
@@ -134,12 +173,12 @@ def _cut(fence: Mapping[str, str], now: Mapping[str, str]) -> _Cut:
             return _Cut(0, f"the export did not record {text}")
         if fence[name] != now[name]:
             return _Cut(0, f"{text} is another one")
-    xmin, present = (int(text.split(":")[index]) for text, index in ((snapshot, 0), (now["snapshot"], 1)))
-    if present < xmin or _position(now["lsn"]) < _position(fence["lsn"]):
+    then, present = _Snapshot.parse(snapshot), _Snapshot.parse(now["snapshot"])
+    if not then.precedes(present) or _position(now["lsn"]) < _position(fence["lsn"]):
         return _Cut(0, "the export read a later state than the present one")
-    if present - xmin >= _MOST_DISTANCE:
-        return _Cut(0, "more than 2^31 transactions ran since the export")
-    return _Cut(xmin % (1 << 32))
+    if present.xmax - then.xmin >= _MOST_DISTANCE:
+        return _Cut(0, "more than 2^30 transactions ran since the export")
+    return _Cut(then.xmin % (1 << 32))
 
 
 def _position(lsn: str) -> int:
@@ -162,12 +201,12 @@ def _of_table(scanner: Scanner, now: Mapping[str, str], parts: Sequence[Exported
     table = parts[0].table
     if reason := _unversioned(scanner, table):
         return [Answer(Verdict.UNKNOWN, reason, lasting=True)] * len(parts)
-    name = literal(qualified(table.table_name))
-    [defined] = scanner.session.rows(_DEFINITIONS.format(table=name), f"reading what defines {table.table_name}")
-    if not defined["heap"]:
-        return [Answer(Verdict.UNKNOWN, "its storage has no row versions", lasting=True)] * len(parts)
+    defined = _read_definitions(scanner, table)
+    if reason := _unprovable(defined):
+        return [Answer(Verdict.UNKNOWN, reason, lasting=True)] * len(parts)
     values = {"rows": "pg_catalog.count(*)", "newest": _NEWEST}
     found = in_sets(scanner, table, [part.rows for part in parts], values | {"base": f"pg_catalog.min({_BASE})"})
+    scanner.check_partitions(table)
     answers = []
     for part, row in zip(parts, found, strict=True):
         cut, rows = _cut(part.fence, now), row.get("rows") or 0
@@ -182,14 +221,29 @@ def _of_table(scanner: Scanner, now: Mapping[str, str], parts: Sequence[Exported
     return answers
 
 
+def _read_definitions(scanner: Scanner, table: Table) -> dict[str, Any]:
+    name, columns = literal(qualified(table.table_name)), ", ".join(literal(each.name) for each in table.columns)
+    query = _DEFINITIONS.format(table=name, columns=columns)
+    [row] = scanner.session.rows(query, f"reading what defines {table.table_name}")
+    return row
+
+
+def _unprovable(defined: Mapping[str, Any]) -> str:
+    """Return why the definitions of a table let no row be proved unchanged; "" if they do."""
+    if not defined["heap"]:
+        return "its storage has no row versions"
+    if not defined["readable"]:
+        return "this user may read columns of the table, but not the transactions of its rows"
+    # Their text is the name of another object or role, which can be renamed.
+    return "a column shows names of other objects" if defined["named"] else ""
+
+
 def _unversioned(scanner: Scanner, table: Table) -> str:
     """Return why a table's rows have no versions here; "" if they have."""
     if is_query(table) or not scanner.is_stored(table):
         return "the rows of views, queries, foreign tables and large objects have no versions"
-    if is_large_objects(table) or table.options.get("hypertable"):
+    if table.options.get("hypertable"):
         return "its storage has no row versions"
-    if scanner.from_item(table).startswith("("):
-        return "it has foreign or half detached partitions"
-    # Their text is the name of another object, which can be renamed.
-    named = [column.name for column in table.columns if column.type.removesuffix("[]").startswith("reg")]
-    return f"column {named[0]} shows names of other objects" if named else ""
+    if table.options.get(MASKS):
+        return "masks may read more than the row, such as a function that was replaced"
+    return "it has foreign or half detached partitions" if scanner.from_item(table).startswith("(") else ""
