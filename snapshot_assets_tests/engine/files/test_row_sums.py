@@ -235,7 +235,7 @@ def batches_of(schema: pa.Schema, rows: Sequence[Row], cuts: Sequence[int]) -> l
     return [batch.slice(start, end - start) for start, end in pairwise([0, *sorted(cuts), len(rows)])]
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.data())
 def test_sums_are_equal_exactly_for_the_same_rows(data: st.DataObject) -> None:
     schema = pa.schema([(f"{n}", kind) for n, kind in enumerate(data.draw(st.lists(kinds(), min_size=1, max_size=3)))])
