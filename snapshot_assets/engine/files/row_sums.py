@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.engine.files.batches import pieces
 from snapshot_assets.errors import DocumentError
 
 HashRows = Callable[[Sequence[pa.RecordBatch]], np.ndarray]
@@ -26,6 +27,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 """Settings of DuckDB in memory. Without external access it would end the process where the working folder is gone."""
 
 _HASHED_BYTES = 1 << 20  # a query costs milliseconds, so small batches share one
+_PIECE_BYTES = 8 << 20  # DuckDB converts 2,048 rows of a batch at once, and copies their lists several times
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _MODULUS = 1 << 64
 
@@ -51,7 +53,7 @@ def row_sums(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> RowSums:
     """
     rows = total = 0
     with hashing(schema) as hash_rows:
-        for group in _grouped(batches):
+        for group in grouped(batches):
             rows += sum(batch.num_rows for batch in group)
             total += int(hash_rows(group).sum(dtype=np.uint64))
     return RowSums(rows, total % _MODULUS)
@@ -63,9 +65,9 @@ def hashing(schema: pa.Schema) -> Iterator[HashRows]:
 
     Two different rows have equal hashes by chance only, once in 2 ** 64. Values are equal if all their bits are: 0.0
     differs from -0.0, 1.0 from 1.00 as texts, and a day from 24 hours. Times with a zone are instants. NULL equals only
-    NULL, also inside lists and structs; a map is the list of its entries. All NaNs are one value: no database tells
-    them apart, and text files do not keep their bits. How Arrow stores a value has no influence, be it a dictionary or
-    a slice.
+    NULL, also inside lists and structs; a map is the list of its entries. All NaNs are one value: DuckDB compresses a
+    column of them to one, and text files do not keep their bits. How Arrow stores a value has no influence, be it a
+    dictionary or a slice.
 
     Raises:
         DocumentError: A type has no such bits, such as a union.
@@ -75,7 +77,7 @@ def hashing(schema: pa.Schema) -> Iterator[HashRows]:
     if not schema.names:  # PostgreSQL has tables without columns
         yield lambda batches: np.zeros(sum(batch.num_rows for batch in batches), np.uint64)
         return
-    kinds = [_plain(pa.nulls(0, kind)).type for kind in schema.types]
+    kinds = [plain(pa.nulls(0, kind)).type for kind in schema.types]
     # SQL must not take the name of a column for that of the rows.
     numbered = pa.schema([(f"c{number}", kind) for number, kind in enumerate(kinds)])
     columns = ", ".join(_hashed(field.type, field.name) for field in numbered)
@@ -84,15 +86,17 @@ def hashing(schema: pa.Schema) -> Iterator[HashRows]:
     with duckdb.connect(config=_CONFIG) as connection:
 
         def hash_rows(batches: Sequence[pa.RecordBatch]) -> np.ndarray:
-            plain = [_plain_batch(batch, schema, numbered) for batch in batches]
-            connection.register("given", pa.RecordBatchReader.from_batches(numbered, plain))
+            parts = (part for batch in batches for part in pieces(batch, _PIECE_BYTES))
+            given = [_plain_batch(part, schema, numbered) for part in parts]
+            connection.register("given", pa.RecordBatchReader.from_batches(numbered, given))
             [hashes] = connection.execute(query).fetchnumpy().values()
             return np.asarray(hashes)
 
         yield hash_rows
 
 
-def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Divide batches into groups that are worth a query; the last one may be empty."""
     group, size = list[pa.RecordBatch](), 0
     for batch in batches:
         group.append(batch)
@@ -121,18 +125,21 @@ def _hashed(kind: pa.DataType, value: str, depth: int = 0) -> str:
 def _plain_batch(batch: pa.RecordBatch, schema: pa.Schema, numbered: pa.Schema) -> pa.RecordBatch:
     if batch.schema.types != schema.types:
         raise DocumentError(f"A batch has the types {batch.schema.types}; expected {schema.types}.")
-    return pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], schema=numbered)
+    return pa.RecordBatch.from_arrays([plain(column) for column in batch.columns], schema=numbered)
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """Return values as integers, booleans and binary, in lists and structs; DuckDB converts none of these."""
+def plain(array: pa.Array) -> pa.Array:
+    """Return values as integers, booleans and binary, in lists and structs; DuckDB converts none of these.
+
+    Two such arrays equal one another exactly if their values do; see `hashing`.
+    """
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return _plain(array.storage)
+        return plain(array.storage)
     if isinstance(array, pa.DictionaryArray):
-        return _plain(array.dictionary_decode())
+        return plain(array.dictionary_decode())
     if isinstance(array, pa.RunEndEncodedArray):
-        return _plain(pc.run_end_decode(array))
+        return plain(pc.run_end_decode(array))
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.int8())
     if pa.types.is_struct(kind):
@@ -167,7 +174,7 @@ def _with_one_nan(array: pa.Array) -> pa.Array:
 
 
 def _plain_struct(array: pa.StructArray) -> pa.Array:
-    members = [_plain(member) for member in array.flatten()]  # a member of NULL is NULL
+    members = [plain(member) for member in array.flatten()]  # a member of NULL is NULL
     if not members:  # DuckDB has no struct without members
         return pa.array(np.ones(len(array), np.int8), mask=np.asarray(array.is_null()))
     names = [f"m{number}" for number in range(len(members))]
@@ -179,9 +186,9 @@ def _plain_list(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> pa.Arr
     offsets = np.asarray(array.offsets)
     start, end = int(offsets[0]), int(offsets[-1])
     if isinstance(array, pa.MapArray):
-        entries = [_plain(part.slice(start, end - start)) for part in (array.keys, array.items)]
+        entries = [plain(part.slice(start, end - start)) for part in (array.keys, array.items)]
         values = pa.StructArray.from_arrays(entries, ["m0", "m1"])
     else:
-        values = _plain(array.values.slice(start, end - start))
+        values = plain(array.values.slice(start, end - start))
     build = pa.LargeListArray if pa.types.is_large_list(array.type) else pa.ListArray
     return build.from_arrays(pa.array(offsets - start), values, mask=array.is_null())
