@@ -5,15 +5,16 @@ has the snapshot that it read. A set of rows is unchanged if it has as many rows
 by a transaction at or above the *xmin* of that snapshot: every transaction below it had ended, so the export saw its
 rows. A transaction that ran at the time of the export is above it, so the rule names more than has changed, never less.
 
-What a row shows also depends on definitions. If the table, one of its partitions, their schema or a label of an enum
-was changed after the fence, the answer is unknown; so it is if the fence is not of this database and of this history.
+What a row shows also depends on definitions. If the table, one of its columns or partitions, their schema or a type was
+changed after the fence, the answer is unknown; so it is if the fence is not of this database and of this history, or
+the server was started since. Between two starts of a server, no file of its data was replaced by an older one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.postgresql.row_counts import in_sets
@@ -21,6 +22,7 @@ from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.source import AllRows, Answer, ExportedRows, Verdict, by_count
+from snapshot_assets.databases.selection.hidden import MASKS
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted
@@ -30,8 +32,8 @@ _TOGETHER = 50
 
 _NO_VERSIONS = "the rows of views, queries, foreign tables and large objects have no versions"
 
-_MOST_DISTANCE = (1 << 31) - (1 << 20)
-"""Most transactions since a fence: ids of rows have 32 bits, and are compared by their distance from the present."""
+_MOST_DISTANCE = 1 << 30
+"""Most transactions since a fence: ids of rows have 32 bits, and only distances below 2^31 are told from others."""
 
 _FIRST_XID = 3
 """The first id of an ordinary transaction."""
@@ -45,7 +47,8 @@ SELECT pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXEC
 _STATE = """
 SELECT pg_catalog.pg_current_snapshot()::text AS snapshot, (CASE WHEN pg_catalog.pg_is_in_recovery()
     THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_lsn() END)::text AS lsn,
-    (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())::text AS database
+    (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())::text AS database,
+    pg_catalog.pg_postmaster_start_time()::text AS started
 """
 
 # After a promotion, the control file has the new timeline only from the next checkpoint on; the file of the log has it
@@ -64,14 +67,26 @@ becomes a great one; computed once for each row, as rows are many."""
 _NEWEST = f"pg_catalog.min({_AGE.format('xmin')})"
 _BASE = f"pg_catalog.age('{_FIRST_XID}'::pg_catalog.xid)"
 
-# A column of a type that others defined: its labels or attributes have row versions of their own.
+# The types of the exported columns, with those that they consist of: an array's elements, a domain's base, and so on.
+# Labels and attributes have row versions of their own, and so have the names of columns: two can be exchanged.
 _DEFINITIONS = f"""
-WITH RECURSIVE tree (root, oid) AS (
-    SELECT r.oid, r.oid FROM pg_catalog.unnest(ARRAY[{{tables}}]::pg_catalog.regclass[]::pg_catalog.oid[]) r (oid)
+WITH RECURSIVE given (number, root, columns) AS (VALUES {{tables}}), tree (root, oid) AS (
+    SELECT g.root, g.root FROM given g
     UNION ALL
     SELECT t.root, i.inhrelid FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.root AND c.relkind = 'p'
         JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid
+), types (root, oid) AS (
+    SELECT g.root, a.atttypid FROM given g JOIN pg_catalog.pg_attribute a ON a.attrelid = g.root
+        AND a.attname = ANY (g.columns)
+    UNION
+    SELECT root, part.oid FROM types JOIN pg_catalog.pg_type y USING (oid) CROSS JOIN LATERAL (
+        VALUES (y.typelem), (y.typbasetype)
+        UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE y.oid IN (r.rngtypid, r.rngmultitypid)
+        UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE a.attrelid = y.typrelid AND a.attnum > 0
+    ) part (oid) WHERE part.oid <> 0
 ), defined (root, xid) AS (
+    SELECT g.root, d.xmin FROM given g, pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
+    UNION ALL
     SELECT root, c.xmin FROM tree JOIN pg_catalog.pg_class c USING (oid)
     UNION ALL
     SELECT root, n.xmin FROM tree JOIN pg_catalog.pg_class c USING (oid)
@@ -79,23 +94,25 @@ WITH RECURSIVE tree (root, oid) AS (
     UNION ALL
     SELECT root, i.xmin FROM tree JOIN pg_catalog.pg_inherits i ON i.inhrelid = tree.oid
     UNION ALL
+    SELECT root, a.xmin FROM tree JOIN pg_catalog.pg_attribute a ON a.attrelid = tree.oid AND a.attnum > 0
+    UNION ALL
     SELECT root, d.xmin FROM tree JOIN pg_catalog.pg_attrdef d ON d.adrelid = tree.oid
     UNION ALL
-    SELECT root, own.xid FROM (
-        SELECT e.xmin FROM pg_catalog.pg_enum e
-        UNION ALL SELECT a.xmin FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
-            WHERE c.relkind = 'c'
-    ) own (xid) JOIN tree ON tree.root = tree.oid WHERE EXISTS (
-        SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
-        WHERE a.attrelid = tree.oid AND a.attnum > 0 AND y.typnamespace <> 'pg_catalog'::pg_catalog.regnamespace)
+    SELECT root, y.xmin FROM types JOIN pg_catalog.pg_type y USING (oid)
+    UNION ALL
+    SELECT root, e.xmin FROM types JOIN pg_catalog.pg_enum e ON e.enumtypid = types.oid
+    UNION ALL
+    SELECT root, a.xmin FROM types JOIN pg_catalog.pg_type y USING (oid)
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = y.typrelid AND a.attnum > 0
 ), newest (root, age) AS (SELECT root, pg_catalog.min({_AGE.format("xid")}) FROM defined GROUP BY root)
-SELECT (SELECT c.relkind FROM pg_catalog.pg_class c WHERE c.oid = root)::text AS kind, newest.age AS newest,
-    {_BASE} AS base, (
-        SELECT pg_catalog.bool_and(c.relkind = 'p' OR c.relkind IN ('r', 'm') AND m.amname = 'heap')
-        FROM tree JOIN pg_catalog.pg_class c USING (oid) LEFT JOIN pg_catalog.pg_am m ON m.oid = c.relam
-        WHERE tree.root = newest.root) AS heap
-FROM newest JOIN pg_catalog.unnest(ARRAY[{{tables}}]::pg_catalog.regclass[]::pg_catalog.oid[])
-    WITH ORDINALITY r (root, number) USING (root) ORDER BY r.number
+SELECT c.relkind::text AS kind, newest.age AS newest, {_BASE} AS base, (
+    SELECT pg_catalog.bool_and(p.relkind = 'p' OR p.relkind IN ('r', 'm') AND m.amname = 'heap')
+    FROM tree JOIN pg_catalog.pg_class p USING (oid) LEFT JOIN pg_catalog.pg_am m ON m.oid = p.relam
+    WHERE tree.root = g.root) AS heap,
+    CASE WHEN c.relkind <> 'v' THEN pg_catalog.has_column_privilege(g.root, 'xmin', 'SELECT') END AS readable,
+    EXISTS (SELECT FROM types JOIN pg_catalog.pg_type y USING (oid) WHERE types.root = g.root
+        AND y.typname ~ '^(reg|aclitem$)' AND y.typnamespace = 'pg_catalog'::pg_catalog.regnamespace) AS named
+FROM given g JOIN pg_catalog.pg_class c ON c.oid = g.root JOIN newest ON newest.root = g.root ORDER BY g.number
 """
 
 _VALUES = {"rows": "pg_catalog.count(*)", "newest": _NEWEST, "base": f"pg_catalog.min((SELECT {_BASE}))"}
@@ -111,6 +128,25 @@ def read_fence(session: PostgresqlSession) -> dict[str, str]:
     [row] = session.rows(_ALLOWED, "reading the rights to the control file")
     history = session.rows(_HISTORY, "reading the history of the cluster")[0] if row["allowed"] else {}
     return dict(state) | dict(history)
+
+
+class _Snapshot(NamedTuple):
+    """A snapshot: transactions below `xmin` had ended, and of those below `xmax` all but the running ones."""
+
+    xmin: int
+    xmax: int
+    running: frozenset[int]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the text of a `pg_snapshot`."""
+        xmin, xmax, running = text.split(":")
+        return cls(int(xmin), int(xmax), frozenset(map(int, filter(None, running.split(",")))))
+
+    def precedes(self, other: Self) -> bool:
+        """Return whether all transactions that had ended here have ended in another snapshot too."""
+        later = {each for each in other.running if each < self.xmax and each not in self.running}
+        return self.xmax <= other.xmax and not later
 
 
 @dataclass(frozen=True)
@@ -139,6 +175,8 @@ def _cut(fence: Mapping[str, str], now: Mapping[str, str]) -> _Cut:
         "system_identifier": "the cluster",
         "timeline": "the timeline of the cluster",
         "database": "the database",
+        # Its files may have been replaced by older ones, such as those of a copied disk, on the same timeline.
+        "started": "the start of the server",
     }
     for name, text in names.items():
         if name not in now:
@@ -147,12 +185,12 @@ def _cut(fence: Mapping[str, str], now: Mapping[str, str]) -> _Cut:
             return _Cut(0, f"the export did not record {text}")
         if fence[name] != now[name]:
             return _Cut(0, f"{text} is another one")
-    xmin, present = (int(text.split(":")[index]) for text, index in ((snapshot, 0), (now["snapshot"], 1)))
-    if present < xmin or _position(now["lsn"]) < _position(fence["lsn"]):
+    then, present = _Snapshot.parse(snapshot), _Snapshot.parse(now["snapshot"])
+    if not then.precedes(present) or _position(now["lsn"]) < _position(fence["lsn"]):
         return _Cut(0, "the export read a later state than the present one")
-    if present - xmin >= _MOST_DISTANCE:
-        return _Cut(0, "more than 2^31 transactions ran since the export")
-    return _Cut(xmin % (1 << 32))
+    if present.xmax - then.xmin >= _MOST_DISTANCE:
+        return _Cut(0, "more than 2^30 transactions ran since the export")
+    return _Cut(then.xmin % (1 << 32))
 
 
 def _position(lsn: str) -> int:
@@ -170,23 +208,24 @@ def changes_since(scanner: Scanner, parts: Sequence[ExportedRows]) -> list[Answe
     sets: dict[TableName, dict[int, ExportedRows]] = {name: {} for name in tables}
     for number, part in enumerate(parts):
         sets[part.table.table_name][number] = part
+    reasons = {name: _unversioned(table) for name, table in tables.items()}
+    asked = [name for name, reason in reasons.items() if not reason]
     answers: dict[int, Answer] = {}
-    named = [name for name, table in tables.items() if not _unversioned(table)]
-    for first in range(0, len(named), _TOGETHER):
-        group = named[first : first + _TOGETHER]
-        defined = _definitions(scanner, group)
+    for first in range(0, len(asked), _TOGETHER):
+        group = asked[first : first + _TOGETHER]
+        defined = _definitions(scanner, [tables[name] for name in group])
+        reasons |= {name: _unprovable(scanner, tables[name], defined[name]) for name in group}
+        group = [name for name in group if not reasons[name]]
         whole = [name for name in group if defined[name]["kind"] == "r" and _is_whole(sets[name].values())]
         found = {name: [row] for name, row in zip(whole, _of_whole_tables(scanner, whole), strict=True)}
         for name in group:
-            asked = list(sets[name].values())
-            if reason := _unknown_storage(scanner, tables[name], defined[name], whole):
-                own = [Answer(Verdict.UNKNOWN, reason, lasting=True)] * len(asked)
-            else:
-                rows = found.get(name) or in_sets(scanner, tables[name], [part.rows for part in asked], _VALUES)
-                own = [_answer(part, row, defined[name], now) for part, row in zip(asked, rows, strict=True)]
-            answers |= zip(sets[name], own, strict=True)
-    for name, table in tables.items():
-        if reason := _unversioned(table):
+            own = sets[name]
+            rows = found.get(name) or in_sets(scanner, tables[name], [part.rows for part in own.values()], _VALUES)
+            scanner.check_partitions(tables[name])
+            for (number, part), row in zip(own.items(), rows, strict=True):
+                answers[number] = _answer(part, row, defined[name], now)
+    for name, reason in reasons.items():
+        if reason:
             answers |= dict.fromkeys(sets[name], Answer(Verdict.UNKNOWN, reason, lasting=True))
     return [answers[number] for number in range(len(parts))]
 
@@ -195,11 +234,16 @@ def _is_whole(parts: Collection[ExportedRows]) -> bool:
     return all(part.rows == AllRows() for part in parts)
 
 
-def _definitions(scanner: Scanner, names: Sequence[TableName]) -> dict[TableName, Mapping[str, Any]]:
+def _definitions(scanner: Scanner, tables: Sequence[Table]) -> dict[TableName, Mapping[str, Any]]:
     """Return the kind of each table, and the age of the newest change to what defines it."""
-    texts = ", ".join(literal(qualified(name)) for name in names)
-    doing = f"reading what defines {counted(len(names), 'table')}"
-    return dict(zip(names, scanner.session.rows(_DEFINITIONS.format(tables=texts), doing), strict=True))
+    given = (
+        f"({number}, {literal(qualified(table.table_name))}::pg_catalog.regclass::pg_catalog.oid,"
+        f" ARRAY[{', '.join(literal(each.name) for each in table.columns)}]::pg_catalog.name[])"
+        for number, table in enumerate(tables)
+    )
+    doing = f"reading what defines {counted(len(tables), 'table')}"
+    rows = scanner.session.rows(_DEFINITIONS.format(tables=", ".join(given)), doing)
+    return {table.table_name: row for table, row in zip(tables, rows, strict=True)}
 
 
 def _of_whole_tables(scanner: Scanner, names: Sequence[TableName]) -> list[dict[str, Any]]:
@@ -235,17 +279,19 @@ def _unversioned(table: Table) -> str:
         return _NO_VERSIONS
     if table.options.get("hypertable"):
         return "its storage has no row versions"
-    # Their text is the name of another object, which can be renamed.
-    named = [column.name for column in table.columns if column.type.removesuffix("[]").startswith("reg")]
-    return f"column {named[0]} shows names of other objects" if named else ""
+    return "masks may read more than the row, such as a function that was replaced" if table.options.get(MASKS) else ""
 
 
-def _unknown_storage(scanner: Scanner, table: Table, defined: Mapping[str, Any], whole: Collection[TableName]) -> str:
-    """Return why the rows of a relation have no versions; "" if they have."""
+def _unprovable(scanner: Scanner, table: Table, defined: Mapping[str, Any]) -> str:
+    """Return why the definitions of a table let no row be proved unchanged; "" if they do."""
     if defined["kind"] not in ("r", "p", "m"):
         return _NO_VERSIONS
     if not defined["heap"]:
         return "its storage has no row versions"
-    if table.table_name not in whole and scanner.from_item(table).startswith("("):
+    if not defined["readable"]:
+        return "this user may read columns of the table, but not the transactions of its rows"
+    if defined["named"]:  # their text is the name of another object or role, which can be renamed
+        return "a column shows names of other objects"
+    if defined["kind"] == "p" and scanner.from_item(table).startswith("("):
         return "it has foreign or half detached partitions"
     return ""

@@ -112,16 +112,19 @@ class Scanner:
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database`."""
-        name = scan.table.table_name
-        query, path, doing = self.query(scan), self._relation(scan.table).path, f"reading {name}"
+        query, path = self.query(scan), self._relation(scan.table).path
+        doing = f"reading {scan.table.table_name}"
         if not is_query(scan.table):
             self.session.prepare([path] if path else (), doing)
         with self.session.stream(query, doing) as batches:
             yield shaped((batch for batch in batches if batch.num_rows), scan.table)
-        relation = self._relations.get(name)
+        self.check_partitions(scan.table)
+
+    def check_partitions(self, table: Table) -> None:
+        """Check that no partition of a table was attached or detached before its rows were read."""
+        relation = self._relations.get(table.table_name)
         if relation is not None and relation.kind == "p":
-            # No partition was attached or detached before the rows were read.
-            read_partitions(self.session, relation.oid, name)
+            read_partitions(self.session, relation.oid, table.table_name)
 
     def rows_of(self, table: Table, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return the rows of a query of a table's FROM item; `doing` is its purpose, for messages."""

@@ -30,7 +30,7 @@ _ROW_BYTES = 1 << 10  # what a kept row takes besides its values, for each colum
 _LONGEST = 200
 
 _Hashed = tuple[pa.RecordBatch, np.ndarray, np.ndarray]
-"""Rows, and for each the bucket of its key and its hash."""
+"""Rows, and for each the hash of its key and its own hash."""
 
 
 @dataclass(frozen=True)

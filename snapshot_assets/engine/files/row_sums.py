@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.engine.files.batches import pieces
 from snapshot_assets.errors import DocumentError
 
 HashRows = Callable[[Sequence[pa.RecordBatch]], np.ndarray]
@@ -26,6 +27,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 """Settings of DuckDB in memory. Without external access it would end the process where the working folder is gone."""
 
 _HASHED_BYTES = 1 << 20  # a query costs milliseconds, so small batches share one
+_PIECE_BYTES = 8 << 20  # DuckDB converts 2,048 rows of a batch at once, and copies their lists several times
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _MODULUS = 1 << 64
 
@@ -63,9 +65,9 @@ def hashing(schema: pa.Schema) -> Iterator[HashRows]:
 
     Two different rows have equal hashes by chance only, once in 2 ** 64. Values are equal if all their bits are: 0.0
     differs from -0.0, 1.0 from 1.00 as texts, and a day from 24 hours. Times with a zone are instants. NULL equals only
-    NULL, also inside lists and structs; a map is the list of its entries. All NaNs are one value: no database tells
-    them apart, and text files do not keep their bits. How Arrow stores a value has no influence, be it a dictionary or
-    a slice.
+    NULL, also inside lists and structs; a map is the list of its entries. All NaNs are one value: DuckDB compresses a
+    column of them to one, and text files do not keep their bits. How Arrow stores a value has no influence, be it a
+    dictionary or a slice.
 
     Raises:
         DocumentError: A type has no such bits, such as a union.
@@ -84,7 +86,8 @@ def hashing(schema: pa.Schema) -> Iterator[HashRows]:
     with duckdb.connect(config=_CONFIG) as connection:
 
         def hash_rows(batches: Sequence[pa.RecordBatch]) -> np.ndarray:
-            given = [_plain_batch(batch, schema, numbered) for batch in batches]
+            parts = (part for batch in batches for part in pieces(batch, _PIECE_BYTES))
+            given = [_plain_batch(part, schema, numbered) for part in parts]
             connection.register("given", pa.RecordBatchReader.from_batches(numbered, given))
             [hashes] = connection.execute(query).fetchnumpy().values()
             return np.asarray(hashes)
