@@ -88,7 +88,8 @@ def compare(parser: argparse._ActionsContainer) -> None:
     which = parser.add_argument_group("what is compared")
     text = f"only these tables (default: all of the snapshot); {_QUOTING}"
     which.add_argument("--tables", dest="compared", type=tables, default=[], metavar="s.t,…", help=text)
-    which.add_argument("--time-range", metavar="START/END", help=f"only windows that overlap this range; each {_RANGE}")
+    windows = f"only windows that overlap this range, without untimed tables; each {_RANGE}"
+    which.add_argument("--time-range", metavar="START/END", help=windows)
     sample = "compare this share of the tables of windows, another part each day: with 5%%, daily runs compare all"
     which.add_argument("--sample", metavar="SHARE", help=f"{sample} within 39 days")
 

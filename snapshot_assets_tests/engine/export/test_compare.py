@@ -18,15 +18,25 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.export.compare import Choice, Compared, ComparedPart, Comparison, compare
-from snapshot_assets.engine.export.parts import Part
+from snapshot_assets.databases.protocol.source import AllRows, Answer, Scan, Verdict
+from snapshot_assets.engine.export.compare import (
+    Choice,
+    Compared,
+    ComparedPart,
+    Comparison,
+    _Differences,
+    _judged,
+    compare,
+)
+from snapshot_assets.engine.export.parts import Part, Values
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
+from snapshot_assets.engine.files.row_differences import RowDifference
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import AddFile, DataFile, RemoveFile
 from snapshot_assets.format.documents import chunk_checksum, sha256_hex
 from snapshot_assets.format.layout import new_attempt
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -37,6 +47,7 @@ from snapshot_assets_tests.databases.duckdb.files import make_file
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.engine.forged import append
+from snapshot_assets_tests.servers.postgresql import MakeDatabase
 
 EQUAL, CHANGED, DIFFERENT, UNKNOWN = Comparison
 STATEMENTS = (
@@ -316,6 +327,56 @@ def test_a_forged_file_of_a_window_with_deleted_rows_is_different(shop: Shop) ->
     found = shop.only_unequal()
     assert (found.comparison, found.deleted) == (DIFFERENT, 1)
     assert {"id": "2"} in [row.key for row in found.rows]
+
+
+def test_another_database_with_the_same_rows_is_equal_and_other_rows_are_unknown(
+    make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    one, other = (Shop(make_postgresql_database(), tmp_path / "location") for _ in range(2))
+    one.run(*STATEMENTS)
+    other.run(*STATEMENTS, "UPDATE items SET price = 9 WHERE id = 3")
+    one.export()
+    address = replace(Configuration().source(one.uri), uri=other.uri)
+    with ExportRun(one.plan(), address, one.store, InlineRunner(), "compare").look() as opened:
+        [found] = compare(opened).unequal
+    assert (found.part.chunk, found.comparison, found.reason) == (2, UNKNOWN, "the database is another one")
+
+
+SCAN = Scan(Table(schema="s", name="t", columns=()), AllRows())
+MISSING, EXTRA = RowDifference({}, source={}), RowDifference({}, snapshot={})
+PAIR = RowDifference({}, ("a",), {"a": "1"}, {"a": "2"})
+
+
+@pytest.mark.parametrize(
+    ("exported", "erased", "rows", "only_masked", "expected"),
+    [
+        (2, 0, (PAIR,), False, DIFFERENT),
+        (2, 0, (PAIR,), True, UNKNOWN),
+        (1, 0, (MISSING,), False, DIFFERENT),  # the log's own number explains nothing
+        (3, 0, (EXTRA,), False, CHANGED),
+        (3, 0, (EXTRA, MISSING), False, DIFFERENT),
+        (3, 0, (EXTRA, PAIR), True, UNKNOWN),
+        (2, 1, (MISSING,), False, UNKNOWN),
+        (2, 1, (MISSING, PAIR), False, DIFFERENT),
+        (2, 1, (MISSING, EXTRA), False, DIFFERENT),
+    ],
+)
+def test_how_differing_rows_are_judged_if_none_is_newer(
+    exported: int, erased: int, rows: tuple[RowDifference, ...], only_masked: bool, expected: Comparison
+) -> None:
+    part = Part(1, TableName("s", "t"), SCAN, (), exported, erased=erased)
+    by_count = Answer(Verdict.UNCHANGED) if exported == 2 else Answer(Verdict.CHANGED, "rows fewer")
+    judged = _judged(part, Values(2, False, False, 0), by_count, _Differences(rows, only_masked=only_masked))
+    assert judged.comparison is expected
+    assert bool(judged.rows) is (expected is DIFFERENT)
+
+
+def test_only_the_first_rows_are_named() -> None:
+    part = Part(1, TableName("s", "t"), SCAN, (), 2)
+    values, answer = Values(2, False, False, 0), Answer(Verdict.UNCHANGED)
+    judged = _judged(part, values, answer, _Differences((*[MISSING] * 20, PAIR)))
+    assert (len(judged.rows), judged.rows[0], judged.more) == (20, PAIR, True)
+    assert not _judged(part, values, answer, _Differences((PAIR,))).more
 
 
 def test_tables_and_windows_are_chosen(shop: Shop) -> None:
