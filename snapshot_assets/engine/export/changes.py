@@ -141,8 +141,7 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
         return Changes(tuple(unproved))
     compared = {(part.chunk, part.table): part for part in _compared(opened, unknown, stage)}
     every = tuple(compared.get((part.chunk, part.table), part) for part in parts)
-    lasting = {part.chunk for part in unknown if part.answer.lasting}
-    return Changes(every, frozenset(part.chunk for part in unknown) - lasting, len(unknown))
+    return Changes(every, frozenset(part.chunk for part in unknown if not part.answer.lasting), len(unknown))
 
 
 def _parts(opened: OpenExport, chunk: int) -> Iterator[Part]:
