@@ -17,7 +17,8 @@ from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
     from snapshot_assets.cli.recorded_runs import Run
-    from snapshot_assets.engine.export.run import ExportRun
+    from snapshot_assets.engine.export.run import ExportRun, OpenExport
+    from snapshot_assets.engine.progress import Progress
     from snapshot_assets.engine.runner import SparkRunner
     from snapshot_assets.plan.configuration import Configuration
 
@@ -158,6 +159,37 @@ def opened_export_run(run: Run, configuration: Configuration, plan: Plan, **own:
             stage=run.watch.stage,
             **own,
         )
+
+
+@contextmanager
+def opened_to_look(
+    doing: str, options: argparse.Namespace, configuration: Configuration, plan: Plan
+) -> Iterator[tuple[OpenExport, Progress]]:
+    """Open the source and the snapshot of a plan, of which nothing is written; yields them, and what shows progress.
+
+    Args:
+        doing: The activity, such as `comparing`.
+        options: The call.
+        configuration: The sources and storage options.
+        plan: The plan.
+
+    Raises:
+        PlanError: Tasks of other machines would work on files of this one.
+        SparkUnreachableError: Nothing answers at the address of Spark.
+        SnapshotError: See `ExportRun.look`.
+    """
+    settings = configuration.spark_settings(plan)
+    refuse_files_elsewhere(settings, plan.name, plan.to, configuration.source(plan.source))
+    refuse_unreachable_spark(settings)
+    from snapshot_assets.cli.progress import progress
+    from snapshot_assets.cli.recorded_runs import Run
+
+    with (
+        progress(doing, 0, [], options.progress) as watch,
+        opened_export_run(Run("", watch), configuration, plan) as export_run,
+        export_run.look() as opened,
+    ):
+        yield opened, watch
 
 
 def start_spark_early(settings: Mapping[str, str]) -> None:

@@ -60,16 +60,22 @@ class Rotation:
         return cls(math.ceil(1 / share), now)
 
     def due(self, files: Iterable[DataFile]) -> set[str]:
-        """Return the paths of the files that are due today; at least one, if there is any.
+        """Return the paths of the files that are due today; see `due_names`.
 
-        The share of a file depends on its path alone, so it stays the same whatever files are added and removed. Each
-        round begins one share later: otherwise weekly runs with seven shares would hash the same one for ever. The
-        bytes of a day are the share of all bytes on average.
+        The bytes of a day are the share of all bytes on average.
+        """
+        return self.due_names(file.path for file in files)
+
+    def due_names(self, names: Iterable[str]) -> set[str]:
+        """Return the names of what is due today; at least one, if there is any.
+
+        The share of a name depends on it alone, so it stays the same whatever names are added and removed. Each round
+        begins one share later: otherwise weekly runs with seven shares would choose the same one for ever.
         """
         rounds, day = divmod(_day(self.now), self.days)
-        turn, known = day + rounds, sorted({file.path for file in files})
-        parts = {path: int.from_bytes(hashlib.sha256(path.encode()).digest()[:8]) % self.days for path in known}
-        due = {path for path in known if parts[path] == turn % self.days}
+        turn, known = day + rounds, sorted(set(names))
+        parts = {name: int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % self.days for name in known}
+        due = {name for name in known if parts[name] == turn % self.days}
         return due or {known[turn % len(known)]} if known else set()
 
 

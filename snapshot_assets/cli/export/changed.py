@@ -11,8 +11,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_table
-from snapshot_assets.cli.recorded_runs import Run
-from snapshot_assets.cli.spark import opened_export_run, refuse_files_elsewhere, refuse_unreachable_spark
+from snapshot_assets.cli.spark import opened_to_look
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
@@ -20,7 +19,8 @@ from snapshot_assets.format.windows import partition_key
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from snapshot_assets.engine.export.changes import Changes, Part
+    from snapshot_assets.engine.export.changes import Changes
+    from snapshot_assets.engine.export.parts import Part
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,17 +29,9 @@ def run(options: argparse.Namespace) -> int:
     if plan.schema_only:
         raise PlanError("A schema-only snapshot has no rows that could change.")
     with only_results_on_stdout():
-        settings, source = configuration.spark_settings(plan), configuration.source(plan.source)
-        refuse_files_elsewhere(settings, plan.name, plan.to, source)
-        refuse_unreachable_spark(settings)
-        from snapshot_assets.cli.progress import progress
         from snapshot_assets.engine.export.changes import chunks_to_look_at, find_changes
 
-        with (
-            progress("looking for changes", 0, [], options.progress) as watch,
-            opened_export_run(Run("", watch), configuration, plan) as export_run,
-            export_run.look() as opened,
-        ):
+        with opened_to_look("looking for changes", options, configuration, plan) as (opened, watch):
             chunks = chunks_to_look_at(opened, datetime.now(UTC))
             changes, state = find_changes(opened, chunks, watch.stage), opened.catalog.state
     if options.json:
@@ -57,7 +49,7 @@ def facts(changes: Changes, state: State) -> dict[str, Any]:
         "changed": [
             {
                 "chunk": part.chunk,
-                "window": _window(state, part.chunk),
+                "window": window_key(state, part.chunk),
                 "table": table_text(part.table),
                 "reason": part.answer.reason,
                 "exported_rows": part.exported,
@@ -80,7 +72,7 @@ def _show(changes: Changes, state: State, plan: Plan) -> None:
 def _rows(parts: Sequence[Part], state: State) -> list[tuple[object, ...]]:
     return [
         (
-            _window(state, part.chunk) or "untimed",
+            window_key(state, part.chunk) or "untimed",
             table_text(part.table),
             part.answer.reason,
             part.exported,
@@ -90,5 +82,6 @@ def _rows(parts: Sequence[Part], state: State) -> list[tuple[object, ...]]:
     ]
 
 
-def _window(state: State, chunk: int) -> str | None:
+def window_key(state: State, chunk: int) -> str | None:
+    """Return the key of a chunk's partition; None for chunk 0."""
     return partition_key(state.window(chunk)) if chunk != UNTIMED_CHUNK else None

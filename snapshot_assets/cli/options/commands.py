@@ -11,6 +11,7 @@ from snapshot_assets.cli.options.export_and_import import (
     DatabaseOption,
     changed,
     chunks,
+    compare,
     copy,
     count,
     create,
@@ -24,18 +25,21 @@ _SINGLE_WRITER = flag(
     "--single-writer", "promise that no other writer uses the location, for stores without conditional creates"
 )
 _JSON = flag("--json", "print one JSON document on stdout")
-_RECORDED = (
-    option(
-        "--dagster-home",
-        "FOLDER",
-        "folder of the Dagster instance that records the run (default: DAGSTER_HOME, else none records it)",
-    ),
+_SPARK = (
     option(
         "--spark-master",
         "URL",
         "Spark's master: local[4], spark://host:7077, yarn, … (default: the configuration's, else local[*,4])",
     ),
     option("--spark-remote", "URL", "a Spark Connect server in place of a master: sc://host:15002"),
+)
+_RECORDED = (
+    option(
+        "--dagster-home",
+        "FOLDER",
+        "folder of the Dagster instance that records the run (default: DAGSTER_HOME, else none records it)",
+    ),
+    *_SPARK,
 )
 _MOVES = (*_RECORDED, _JSON)
 _READS = (location(), _JSON)
@@ -171,6 +175,13 @@ COMMANDS = {
         option("--from", "VERSION", VERSIONS, dest="first", required=True),
         option("--to", "VERSION", VERSIONS, dest="second", required=True),
         *_READS,
+    ),
+    "compare": Command(
+        "compare:run",
+        "compare a snapshot with its database by value, and tell changes from damage; writes nothing",
+        compare,
+        *_SPARK,
+        _JSON,
     ),
     "status": Command(
         "status:run",

@@ -90,6 +90,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
     "export diff": (f"export diff {_AT} --from tag:january --to tag:february",),
+    "compare": (
+        f"compare {_AT}",
+        f"compare {_AT} --sample 5%",
+        f"compare {_AT} --tables public.orders --time-range 2025-01-01/2025-02-01 --json",
+    ),
     "status": (
         f"status {_AT}",
         "status --snapshot s3://second/shop --max-age 26h",
@@ -143,6 +148,7 @@ _LONG = (
     "export delete",
     "import",
     "copy",
+    "compare",
     "replicate",
     "savepoint create",
     "catalog compact",

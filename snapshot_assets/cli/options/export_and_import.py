@@ -1,4 +1,4 @@
-"""Options of the commands that move rows, `export create`, `copy` and `import`, and types of option values.
+"""Options of the commands that read or write rows, as `export create`, `copy` and `import`, and types of option values.
 
 Importing it imports nothing heavy.
 """
@@ -23,6 +23,7 @@ _VARIABLES = "with variables as ${NAME}"
 _DATABASES = f"alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>, {_VARIABLES}"
 _TARGETS = f"alias, or postgresql://…, duckdb:///abs/path.duckdb, {_VARIABLES} (default: the plan's)"
 
+_QUOTING = """quote a name that contains a dot, comma or quote as in SQL: '"my.schema"."my ""t"" table"'"""
 _EXCLUDED = "tables and views to leave out: public.audit, public.tmp_*, …"
 
 
@@ -42,8 +43,8 @@ class DatabaseOption(argparse.Action):
         setattr(namespace, self.dest, resolved_option(str(option), str(values), os.environ))
 
 
-def _plan(parser: argparse._ActionsContainer) -> None:
-    """Add the options that name or describe what is exported."""
+def _plan(parser: argparse._ActionsContainer, *, with_tables: bool = True) -> None:
+    """Add the options that name or describe what is exported; `--tables` may mean something else."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     where = "location: s3://bucket/prefix, file:///abs/path, …"
     location("--to", plan="a plan of the configuration", snapshot=where)(what)
@@ -51,13 +52,8 @@ def _plan(parser: argparse._ActionsContainer) -> None:
     what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
     what.add_argument("--catalog", help="catalog name recorded in the manifest")
     what.add_argument("--schemas", type=names, metavar="a,b", help="schemas (default: all)")
-    what.add_argument(
-        "--tables",
-        type=tables,
-        metavar="s.t,…",
-        help="tables (default: all); quote a name that contains a dot, comma or quote as in SQL: "
-        """'"my.schema"."my ""t"" table"'""",
-    )
+    if with_tables:
+        what.add_argument("--tables", type=tables, metavar="s.t,…", help=f"tables (default: all); {_QUOTING}")
     what.add_argument("--exclude-tables", type=tables, metavar="PATTERN,…", help=_EXCLUDED)
     time = "time index of a table, or null to export it untimed; may be given for several"
     what.add_argument(
@@ -83,6 +79,18 @@ def changed(parser: argparse._ActionsContainer) -> None:
     parser.set_defaults(force=False, replace=None, changed=False)
     status = "exit with 3 if anything changed"
     parser.add_argument("--check", action="store_true", help=status)
+
+
+def compare(parser: argparse._ActionsContainer) -> None:
+    """Add the options of `snapshots compare`."""
+    _plan(parser, with_tables=False)
+    parser.set_defaults(force=False, replace=None, changed=False)
+    which = parser.add_argument_group("what is compared")
+    text = f"only these tables (default: all of the snapshot); {_QUOTING}"
+    which.add_argument("--tables", dest="compared", type=tables, default=[], metavar="s.t,…", help=text)
+    which.add_argument("--time-range", metavar="START/END", help=f"only windows that overlap this range; each {_RANGE}")
+    sample = "compare this share of the tables of windows, another part each day: with 5%%, daily runs compare all"
+    which.add_argument("--sample", metavar="SHARE", help=f"{sample} within 39 days")
 
 
 def create(parser: argparse._ActionsContainer) -> None:

@@ -1,0 +1,302 @@
+"""Compares a snapshot with its source by value, and tells changes of the source from damage of the snapshot.
+
+All rows of a part's files are compared with all rows that an export would read now, so masks apply, and excluded
+columns are left out. Where they differ, the source's row versions tell whether it moved on since the export
+(`Database.changes_since`). They are asked for the rows that the source has: the snapshot's own numbers may be what is
+wrong. Only deletions leave no versions. They explain a difference if there are fewer rows than were exported, and none
+of the first thousand that differ is one that the source has. What masks make may depend on more than the rows: a part
+that differs in masked columns only is unknown.
+
+Tombstones delete rows of the snapshot, and not of the source. Rows whose deletion is pending are still in the files,
+and are compared. If the sides differ, they are compared again without the rows that tombstones since the export delete:
+the source may have deleted these too, and compactions have left them out of files. Each part counts its deleted rows.
+Other rows that compactions left out, as duplicates, cannot be told from missing ones: such a part is different only if
+its files have a row that the source lacks, else unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import pyarrow as pa
+
+from snapshot_assets.catalog.verify.objects import Rotation
+from snapshot_assets.databases.protocol.source import Answer, Database, Verdict
+from snapshot_assets.databases.selection.hidden import MASKS
+from snapshot_assets.engine.export.parts import Part, Sides, Values, answers_of, compare_values, parts_of, read_parts
+from snapshot_assets.engine.export.run import OpenExport
+from snapshot_assets.engine.files.row_differences import MAX_ROWS, RowDifference, RowDifferences, differing_rows
+from snapshot_assets.engine.files.row_sums import row_sums
+from snapshot_assets.engine.progress import Stage, silent
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotError, UnknownRelationError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import Spellings, rule_of, table_text
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import counted
+from snapshot_assets.format.windows import TimeRange
+from snapshot_assets.storage.base import ObjectStore
+
+_MOST_JUDGED = 1000
+"""Most differing rows that are looked at, to tell deletions in the source from damage."""
+
+
+class Comparison(StrEnum):
+    """How a part of the snapshot compares with the source."""
+
+    EQUAL = "equal"
+    CHANGED = "changed since"
+    DIFFERENT = "different though the source did not change"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ComparedPart:
+    """A part, and how it compares.
+
+    Attributes:
+        reason: Why it is not equal; "" if it is.
+        found: How many rows the source has; None if they were not read.
+        deleted: How many of the exported rows the snapshot has deleted since.
+        rows: The first rows that differ, of a part that is different.
+        more: Whether more rows differ.
+    """
+
+    part: Part
+    comparison: Comparison
+    reason: str = ""
+    found: int | None = None
+    deleted: int = 0
+    rows: tuple[RowDifference, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How the chosen parts of a snapshot compare.
+
+    Attributes:
+        parts: All of them, by chunk and table.
+        missing: How many chunks are not exported yet, so that they were not compared.
+        within: For a sample: in how many daily runs all parts are compared; else 0.
+    """
+
+    parts: tuple[ComparedPart, ...]
+    missing: int = 0
+    within: int = 0
+
+    @property
+    def counts(self) -> Counter[Comparison]:
+        """How many parts compare in each way."""
+        return Counter(each.comparison for each in self.parts)
+
+    @property
+    def unequal(self) -> list[ComparedPart]:
+        """The parts that are not equal."""
+        return [each for each in self.parts if each.comparison is not Comparison.EQUAL]
+
+    @property
+    def deleted(self) -> int:
+        """How many of the exported rows the snapshot has deleted since."""
+        return sum(each.deleted for each in self.parts)
+
+    def __str__(self) -> str:
+        chunks, counts = {each.part.chunk for each in self.parts}, self.counts
+        found = ", ".join(f"{counts[each]:,} {each}" for each in Comparison if counts[each]) or "nothing to compare"
+        text = f"{counted(len(self.parts), 'table')} in {counted(len(chunks), 'chunk')} compared by value: {found}"
+        if self.deleted:
+            text += f"; the snapshot has deleted {counted(self.deleted, 'row')}"
+        if self.within:
+            text += f"; daily runs compare all within {counted(self.within, 'day')}"
+        return text + (f"; not exported yet: {counted(self.missing, 'chunk')}" if self.missing else "")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is compared; by default everything.
+
+    Attributes:
+        tables: The tables; empty for all.
+        range: Only the windows that overlap it, and no rows without a time.
+        rotation: Only the parts that are due today.
+    """
+
+    tables: Sequence[TableName] = ()
+    range: TimeRange | None = None
+    rotation: Rotation | None = None
+
+    def chunks(self, opened: OpenExport) -> Iterator[int]:
+        """Yield the completed chunks that are compared."""
+        state = opened.catalog.state
+        for chunk in filter(state.completed, sorted(state.chunks)):
+            if self.range is None:
+                yield chunk
+            elif chunk != UNTIMED_CHUNK:
+                window = state.window(chunk)
+                if window.start < self.range.end and window.end > self.range.start:
+                    yield chunk
+
+    def parts(self, opened: OpenExport) -> list[Part]:
+        """Return the parts that are compared.
+
+        Raises:
+            UnknownRelationError: Neither source nor snapshot has a table of that name.
+        """
+        parts = parts_of(opened, self.chunks(opened))
+        if self.tables:
+            chosen = self._spelled(opened)
+            parts = [part for part in parts if part.table in chosen]
+        return self.due(parts)
+
+    def due(self, parts: Sequence[Part]) -> list[Part]:
+        """Return the parts that are due today; the share of a part depends on its chunk and table alone."""
+        if self.rotation is None:
+            return list(parts)
+        by_key = {f"{part.chunk}/{table_text(part.table)}": part for part in parts}
+        due = self.rotation.due_names(by_key)
+        return [part for key, part in by_key.items() if key in due]
+
+    def _spelled(self, opened: OpenExport) -> set[TableName]:
+        live = (state.file for state in opened.catalog.state.live_files())
+        known = {TableName(each.schema, each.table) for each in live}
+        known |= {table.table_name for table in opened.schema.tables}
+        spellings = Spellings(rule_of(opened.schema.database), known)
+        chosen = {spellings.of(name) for name in self.tables}
+        if absent := sorted(chosen - known):
+            names = ", ".join(map(table_text, absent))
+            raise UnknownRelationError(f"Neither the source nor the snapshot has {names}.", tables=names)
+        return chosen
+
+
+def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = silent) -> Compared:
+    """Compare a snapshot with its source by value; the source is read in the one state that the run's tasks read.
+
+    Args:
+        opened: The run.
+        choice: What is compared; None for everything.
+        stage: Takes how many parts were compared.
+
+    Raises:
+        PlanError: The source is a Dagster asset or a Spark catalog, which tasks cannot read again in one state.
+        UnknownRelationError: A chosen table does not exist.
+        SnapshotError: The source or the store cannot be read. Damage of single files is a result.
+    """
+    choice = choice or Choice()
+    if opened.source is None or not opened.source.held:
+        raise PlanError("Only a database can be compared: tasks cannot read an asset or a Spark catalog in one state.")
+    parts = choice.parts(opened)
+    found = {part.place: ComparedPart(part, Comparison.CHANGED, part.answer.reason) for part in parts if part.changed}
+    unlike = list[tuple[Part, Values]]()
+    asked = [part for part in parts if not part.changed]
+    for number, (part, values) in enumerate(read_parts(opened, asked, compare_values), 1):
+        stage("comparing", number, len(asked))
+        if isinstance(values, SnapshotError):
+            found[part.place] = _damaged(part, values)
+        elif values.equal or values.alike:
+            found[part.place] = _compared(part, values, Comparison.EQUAL)
+        else:
+            unlike.append((part, values))
+    found |= {each.part.place: each for each in _explained(opened, unlike, stage)}
+    opened.source.check()
+    within = choice.rotation.within if choice.rotation else 0
+    return Compared(tuple(found[place] for place in sorted(found)), len(opened.catalog.state.missing()), within)
+
+
+def _damaged(part: Part, error: SnapshotError) -> ComparedPart:
+    """Return a part whose files are damaged; raise any other error."""
+    if not isinstance(error, DamageError | ObjectNotFoundError):
+        raise error
+    return ComparedPart(part, Comparison.DIFFERENT, str(error))
+
+
+def _compared(part: Part, values: Values, comparison: Comparison, reason: str = "") -> ComparedPart:
+    return ComparedPart(part, comparison, reason, values.found, part.erased + values.hidden)
+
+
+def _explained(opened: OpenExport, unlike: Sequence[tuple[Part, Values]], stage: Stage) -> Iterator[ComparedPart]:
+    """Yield why the values of parts differ."""
+    answers = _ask(opened, [part for part, _ in unlike], [values.found for _, values in unlike])
+    suspects = list[Part]()
+    for (part, values), answer in zip(unlike, answers, strict=True):
+        if answer.verdict is Verdict.UNCHANGED:
+            suspects.append(part)
+        else:
+            comparison = Comparison.CHANGED if answer.verdict is Verdict.CHANGED else Comparison.UNKNOWN
+            yield _compared(part, values, comparison, answer.reason)
+    # Deleted rows have no version: only the number of rows shows them.
+    by_count = _ask(opened, suspects, [part.exported for part in suspects])
+    counts = {part.place: answer for part, answer in zip(suspects, by_count, strict=True)}
+    values_of = {part.place: values for part, values in unlike}
+    for number, (part, differences) in enumerate(read_parts(opened, suspects, name_differences), 1):
+        stage("naming the rows that differ", number, len(suspects))
+        if isinstance(differences, SnapshotError):
+            yield _damaged(part, differences)
+        else:
+            yield _judged(part, values_of[part.place], counts[part.place], differences)
+
+
+def _ask(opened: OpenExport, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
+    """Return what the source knows of the rows of parts themselves, without their masks."""
+    plain = []
+    for part in parts:
+        assert part.scan is not None
+        table = part.scan.table
+        options = {name: value for name, value in table.options.items() if name != MASKS}
+        plain.append(replace(part, scan=replace(part.scan, table=table.model_copy(update={"options": options}))))
+    return answers_of(opened, plain, counts)
+
+
+def _judged(part: Part, values: Values, by_count: Answer, differences: _Differences) -> ComparedPart:
+    """Return whether it is damage that rows differ, though none of the source is newer.
+
+    Args:
+        part: The part.
+        values: How its values compare.
+        by_count: What the source knows, given the number of exported rows.
+        differences: The rows that differ.
+    """
+    rows, fewer = differences.rows, by_count.verdict is Verdict.CHANGED and values.found < part.exported
+    comparison, reason = Comparison.UNKNOWN, ""
+    if fewer and all(row.source is None for row in rows):
+        comparison, reason = Comparison.CHANGED, by_count.reason
+    elif part.erased and all(row.snapshot is None for row in rows):
+        reason = "compactions left out rows, and the source has more"
+    elif differences.only_masked:
+        reason = "only masked columns differ, and masks may read more than the row"
+    if reason:
+        return _compared(part, values, comparison, reason)
+    # Rows that deletions or compactions may explain are named last.
+    rows = tuple(sorted(rows, key=lambda row: (row.source if fewer else row.snapshot) is None))
+    different = _compared(part, values, Comparison.DIFFERENT, "other values, and no row of the source is newer")
+    return replace(different, rows=rows[:MAX_ROWS], more=differences.more or len(rows) > MAX_ROWS)
+
+
+@dataclass(frozen=True)
+class _Differences(RowDifferences):
+    """Rows of a part that differ; `only_masked` if all values of columns without a mask are equal."""
+
+    only_masked: bool = False
+
+
+def name_differences(store: ObjectStore, sides: Sides, database: Database) -> _Differences:
+    """Name the rows in which the source differs from the snapshot.
+
+    Raises:
+        SnapshotError: The source or a file cannot be read.
+    """
+
+    def source() -> Iterator[pa.RecordBatch]:
+        with sides.source(database, all_rows=True) as batches:
+            yield from batches
+
+    def snapshot() -> Iterator[pa.RecordBatch]:
+        return sides.snapshot(store, all_rows=True, verify=False)
+
+    table, masks = sides.scan.table, sides.scan.table.options.get(MASKS, {})
+    plain = pa.schema([field for field in sides.schema if field.name not in masks])
+    sums = [row_sums(plain, (batch.select(plain.names) for batch in read())) for read in (snapshot, source) if masks]
+    key = table.primary_key.columns if table.primary_key else ()
+    found = differing_rows(sides.schema, snapshot, source, key=key, masked=masks, limit=_MOST_JUDGED)
+    return _Differences(found.rows, found.more, bool(masks) and sums[0] == sums[1])
