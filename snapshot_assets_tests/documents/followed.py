@@ -7,7 +7,6 @@ TUTORIAL = "docs/tutorial.md"
 LOCAL = (
     TUTORIAL,
     "docs/how-to/export.md",
-    "docs/how-to/late-rows.md",
     "docs/how-to/erase-rows.md",
     "docs/how-to/hide-columns.md",
     "docs/how-to/maintain.md",
@@ -21,8 +20,8 @@ LOCAL = (
 )
 """Pages that need no server: `test_pages.py` follows the tutorial from nothing, the others in its folder."""
 
-SERVED = ("README.md", "docs/how-to/nightly.md")
-"""Pages that `test_pages.py` follows with PostgreSQL and S3."""
+SERVED = ("README.md", "docs/how-to/follow-changes.md", "docs/how-to/nightly.md")
+"""Pages that `test_pages.py` follows with PostgreSQL, and where they need it S3."""
 
 ELSEWHERE = {
     ("README.md", "Two commands"): ".ci/run",

@@ -67,6 +67,28 @@ def test_readme(
     reader.follow("README.md", tmp_path, compare)
 
 
+def test_following_updates_and_deletes(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    # The page has seven weeks of 2025. Six of ours have closed, and no window closes while the test runs.
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    shown, ours = datetime(2025, 1, 6, tzinfo=UTC), today - timedelta(days=6 * 7 + 3)
+    starts = [timedelta(days=7 * week) for week in range(8)]
+    replaced = {_minutes(shown + start): _minutes(ours + start) for start in starts}
+    replaced["postgresql://ada:secret@db.example.com/shop"] = make_postgresql_database()
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    Reader(tmp_path, _with_psql(postgresql_server), replaced).follow("docs/how-to/follow-changes.md", folder, compare)
+
+
+def _minutes(time: datetime) -> str:
+    return time_text(time).removesuffix(":00Z")
+
+
+def _with_psql(server: PostgresqlServer) -> dict[str, str]:
+    return {"PATH": os.pathsep.join((str(Path(sys.executable).parent), str(server.bin), os.environ["PATH"]))}
+
+
 def test_the_nightly_export(
     postgresql_server: PostgresqlServer,
     make_postgresql_database: MakeDatabase,
@@ -88,5 +110,4 @@ def test_the_nightly_export(
         "copier-secret": str(s3_server.as_user("copier").secret_access_key),
         "3000": str(free_port()),
     }
-    path = os.pathsep.join((str(Path(sys.executable).parent), str(postgresql_server.bin), os.environ["PATH"]))
-    Reader(tmp_path, backups | {"PATH": path}, replaced).follow(page, tmp_path, compare)
+    Reader(tmp_path, backups | _with_psql(postgresql_server), replaced).follow(page, tmp_path, compare)

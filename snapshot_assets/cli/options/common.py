@@ -89,7 +89,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "export verify --snapshot s3://backups/shop --depth quick --json",
     ),
     "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
-    "export diff": (f"export diff {_AT} --from tag:january --to head",),
+    "export diff": (f"export diff {_AT} --from tag:january --to tag:february",),
     "compare": (
         f"compare {_AT}",
         f"compare {_AT} --sample 5%",

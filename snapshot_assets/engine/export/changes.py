@@ -15,7 +15,7 @@ from snapshot_assets.databases.protocol.source import Answer, Verdict
 from snapshot_assets.engine.export.parts import Part, answers_of, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.progress import Stage, silent
-from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, noun
@@ -88,7 +88,7 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
 
     Raises:
         PlanError: The source is an asset: Dagster knows which of its partitions changed.
-        SnapshotError: The source or a file cannot be read.
+        SnapshotError: The source or the store cannot be read.
     """
     source = opened.source
     if source is None:
@@ -104,8 +104,8 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
         return Changes(tuple(unproved))
     compared = {part.place: part for part in _compared(opened, unknown, stage)}
     every = tuple(compared.get(part.place, part) for part in parts)
-    lasting = {part.chunk for part in unknown if part.answer.lasting}
-    return Changes(every, frozenset(part.chunk for part in unknown) - lasting, len(unknown))
+    proved = frozenset(part.chunk for part in unknown if not part.answer.lasting)
+    return Changes(every, proved, len(unknown))
 
 
 def _answered(opened: OpenExport, parts: Sequence[Part]) -> list[Part]:
@@ -117,10 +117,15 @@ def _answered(opened: OpenExport, parts: Sequence[Part]) -> list[Part]:
 
 
 def _compared(opened: OpenExport, parts: Sequence[Part], stage: Stage) -> Iterator[Part]:
-    """Compare parts by value; yields each with its answer."""
+    """Compare parts by value; yields each with its answer. A damaged part has to be exported again, too."""
     for number, (part, values) in enumerate(read_parts(opened, parts, compare_values), 1):
-        if isinstance(values, SnapshotError):
-            raise values
         stage("comparing", number, len(parts))
-        verdict, reason = (Verdict.UNCHANGED, "") if values.equal else (Verdict.CHANGED, "other values")
-        yield replace(part, answer=Answer(verdict, reason, values.found))
+        if isinstance(values, DamageError | ObjectNotFoundError):
+            answer = Answer(Verdict.CHANGED, "a file is damaged")
+        elif isinstance(values, SnapshotError):
+            raise values
+        elif values.equal or values.alike:
+            answer = Answer(Verdict.UNCHANGED, found=values.found)
+        else:
+            answer = Answer(Verdict.CHANGED, "other values", values.found)
+        yield replace(part, answer=answer)
