@@ -177,11 +177,7 @@ COMMANDS = {
         *_READS,
     ),
     "compare": Command(
-        "compare:run",
-        "compare a snapshot with its database by value, and tell changes from damage; writes nothing",
-        compare,
-        *_SPARK,
-        _JSON,
+        "compare:run", "compare a snapshot with its database by value; name what is damaged", compare, *_SPARK, _JSON
     ),
     "status": Command(
         "status:run",

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +16,15 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.databases.protocol.source import AllRows, Answer, Scan, Verdict
-from snapshot_assets.engine.export.compare import (
-    Choice,
-    Compared,
-    ComparedPart,
-    Comparison,
-    _Differences,
-    _judged,
-    compare,
-)
-from snapshot_assets.engine.export.parts import Part, Values
+from snapshot_assets.engine.export.compare import Choice, Compared, ComparedPart, Comparison, compare
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
-from snapshot_assets.engine.files.row_differences import RowDifference
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import AddFile, DataFile, RemoveFile
 from snapshot_assets.format.documents import chunk_checksum, sha256_hex
 from snapshot_assets.format.layout import new_attempt
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -342,43 +330,6 @@ def test_another_database_with_the_same_rows_is_equal_and_other_rows_are_unknown
     assert (found.part.chunk, found.comparison, found.reason) == (2, UNKNOWN, "the database is another one")
 
 
-SCAN = Scan(Table(schema="s", name="t", columns=()), AllRows())
-MISSING, EXTRA = RowDifference({}, source={}), RowDifference({}, snapshot={})
-PAIR = RowDifference({}, ("a",), {"a": "1"}, {"a": "2"})
-
-
-@pytest.mark.parametrize(
-    ("exported", "erased", "rows", "only_masked", "expected"),
-    [
-        (2, 0, (PAIR,), False, DIFFERENT),
-        (2, 0, (PAIR,), True, UNKNOWN),
-        (1, 0, (MISSING,), False, DIFFERENT),  # the log's own number explains nothing
-        (3, 0, (EXTRA,), False, CHANGED),
-        (3, 0, (EXTRA, MISSING), False, DIFFERENT),
-        (3, 0, (EXTRA, PAIR), True, UNKNOWN),
-        (2, 1, (MISSING,), False, UNKNOWN),
-        (2, 1, (MISSING, PAIR), False, DIFFERENT),
-        (2, 1, (MISSING, EXTRA), False, DIFFERENT),
-    ],
-)
-def test_how_differing_rows_are_judged_if_none_is_newer(
-    exported: int, erased: int, rows: tuple[RowDifference, ...], only_masked: bool, expected: Comparison
-) -> None:
-    part = Part(1, TableName("s", "t"), SCAN, (), exported, erased=erased)
-    by_count = Answer(Verdict.UNCHANGED) if exported == 2 else Answer(Verdict.CHANGED, "rows fewer")
-    judged = _judged(part, Values(2, False, False, 0), by_count, _Differences(rows, only_masked=only_masked))
-    assert judged.comparison is expected
-    assert bool(judged.rows) is (expected is DIFFERENT)
-
-
-def test_only_the_first_rows_are_named() -> None:
-    part = Part(1, TableName("s", "t"), SCAN, (), 2)
-    values, answer = Values(2, False, False, 0), Answer(Verdict.UNCHANGED)
-    judged = _judged(part, values, answer, _Differences((*[MISSING] * 20, PAIR)))
-    assert (len(judged.rows), judged.rows[0], judged.more) == (20, PAIR, True)
-    assert not _judged(part, values, answer, _Differences((PAIR,))).more
-
-
 def test_tables_and_windows_are_chosen(shop: Shop) -> None:
     shop.export()
     items = TableName(shop.schema, "ITEMS" if shop.schema == "main" else "items")  # as the source compares names
@@ -387,18 +338,6 @@ def test_tables_and_windows_are_chosen(shop: Shop) -> None:
     assert [each.part.chunk for each in shop.compare(Choice(range=day)).parts] == [1, 2]
     with pytest.raises(UnknownRelationError, match=r"Neither the source nor the snapshot has nowhere\.items"):
         shop.compare(Choice(tables=[TableName("nowhere", "items")]))
-
-
-def test_a_sample_is_another_part_each_day_and_all_within_its_days() -> None:
-    parts = [Part(chunk, TableName("s", table), None, (), 0) for chunk in range(20) for table in "ab"]
-    start = datetime(2025, 1, 1, tzinfo=UTC)
-    rotations = [Rotation(5, start + day * timedelta(days=1)) for day in range(9)]
-    due = [[part.place for part in Choice(rotation=each).due(parts)] for each in rotations]
-    assert all(0 < len(each) < len(parts) for each in due)
-    assert {place for each in due for place in each} == {part.place for part in parts}
-    assert due[0] != due[1]
-    assert Choice().due(parts) == parts
-    assert Choice(rotation=rotations[0]).due([]) == []
 
 
 def test_an_empty_range_of_windows_has_nothing_to_compare(shop: Shop) -> None:
