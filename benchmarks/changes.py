@@ -1,7 +1,7 @@
 """Following a source: looking for changes in 30 windows and 20 untimed tables, and a night in which one each changed.
 
 Prints medians of ratios from interleaved rounds. A look is put beside `COPY (SELECT …) TO STDOUT (FORMAT binary)` of
-the same rows, thrown away; a night beside a whole export of the same tables.
+the same rows, thrown away; a night, and a comparison of everything by value, beside a whole export of the same tables.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from benchmarks.export import timed
 from benchmarks.sessions import benchmark_session
 from benchmarks.tables import TABLES, make_table
 from snapshot_assets.engine.export.changes import Changes, chunks_to_look_at, find_changes
+from snapshot_assets.engine.export.compare import compare
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.plan.configuration import Configuration
@@ -85,6 +86,14 @@ class Bench:
             opened.seal()
         return taken, changes
 
+    def compare(self, folder: Path) -> float:
+        """Compare everything by value; returns seconds."""
+        started = time.perf_counter()
+        with self.run(folder).look() as opened:
+            compared = compare(opened)
+            assert not compared.unequal
+        return time.perf_counter() - started
+
     def copy(self) -> float:
         """Copy all rows with psql, and throw them away; returns seconds."""
         tables = [self.kind, *(f"untimed{number}" for number in range(UNTIMED))]
@@ -114,6 +123,7 @@ def measure(bench: Bench, folder: Path, rounds: int) -> None:
     bench.export(followed)
     bench.look(followed)
     taken: dict[str, list[float]] = {"look : COPY": [], "night : export": [], "bytes of a night : of what changed": []}
+    taken["compare : export"] = []
     for number in range(rounds):
         taken["look : COPY"].append(bench.look(followed) / bench.copy())
         bench.change()
@@ -123,7 +133,9 @@ def measure(bench: Bench, folder: Path, rounds: int) -> None:
         written = sum(size for name, size in data_bytes(followed).items() if name not in before)
         replaced = sum(file.bytes for part in changes.changed for file in part.files)
         taken["bytes of a night : of what changed"].append(written / replaced)
-        taken["night : export"].append(night / bench.export(folder / str(number)))
+        export = bench.export(folder / str(number))
+        taken["night : export"].append(night / export)
+        taken["compare : export"].append(bench.compare(followed) / export)
         shutil.rmtree(folder / str(number))
     for name, ratios in taken.items():
         print(f"{name:<36}{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})", flush=True)
