@@ -178,11 +178,7 @@ class RowsOutside:
 
 @dataclass(frozen=True)
 class Seal:
-    """Declares the state complete and verified.
-
-    `exported_at` is None for an export. Of a compaction, a deletion of rows or a rollback, it is when the export whose
-    rows it has was sealed.
-    """
+    """Declares the state complete and verified. `exported_at` is None for an export, else when that was sealed."""
 
     verified_revision: int
     checksum: str
@@ -246,10 +242,7 @@ class TagReplaced:
 
 @dataclass(frozen=True)
 class HoldNote:
-    """Who puts a legal hold on a tag or ends it, when (UTC, whole milliseconds), and why.
-
-    `by` is the writer, unless the user names somebody.
-    """
+    """Who (the writer, by default) puts a legal hold on a tag or ends it, when (UTC, whole milliseconds), and why."""
 
     at: datetime
     by: str
@@ -394,10 +387,7 @@ Action = (
 
 @dataclass(frozen=True)
 class Transaction:
-    """One revision of a location. Ids and checksums are hex; those of the previous transaction are "" for the first.
-
-    `committed_at` is in UTC, and strictly increases along the log.
-    """
+    """One revision of a location. Ids and checksums are hex; those of the previous transaction are "" for the first."""
 
     location_id: str
     revision: int

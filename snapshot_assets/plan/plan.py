@@ -124,9 +124,7 @@ class Plan(BaseModel):
         examples=["[public.audit, '*.tmp_*']"],
     )
     exclude_columns: Annotated[tuple[ColumnOfTable, ...], UNORDERED] = Field(
-        (),
-        description="Columns to leave out, with the keys, checks and views that need them.",
-        examples=["[public.users.password]"],
+        (), description="Columns to leave out, with what needs them.", examples=["[public.users.password]"]
     )
     mask: Masks = Field(
         default_factory=dict,
@@ -172,12 +170,10 @@ class Plan(BaseModel):
     late_windows: Annotated[LateWindows, NotOf.ASSETS, NotOf.SCHEMAS, NotOf.QUERIES_WITHOUT_WINDOWS] = Field(
         0,
         description="How many windows the schedule exports or copies again with each new one, for late rows; `changed`"
-        " for the tables of every window, and the untimed tables, whose rows changed in the source.",
+        " for all tables whose rows changed in the source, window by window.",
     )
     refresh_for: Annotated[Duration | None, NotOf.ASSETS, NotOf.SCHEMAS, NotOf.QUERIES] = Field(
-        None,
-        description="How far back `late_windows: changed` looks: windows that ended longer ago stay as they are. Null"
-        " for all.",
+        None, description="How far back `late_windows: changed` looks: windows that ended earlier stay. Null for all."
     )
     fail_on_rows_outside: Annotated[bool, NotOf.QUERIES, NotOf.ASSETS, NotOf.SCHEMAS] = Field(
         False, description="Fail, and do not seal, if the source has rows outside the range."
@@ -227,8 +223,7 @@ class Plan(BaseModel):
         examples=["s3://second-bucket/prefix"],
     )
     replicate_delete: bool = Field(
-        False,
-        description="Whether a replication to `replicate_to` deletes there what the plan's location has deleted.",
+        False, description="Whether a replication to `replicate_to` deletes there what the location has deleted."
     )
     spark: SparkSettings = Field(
         default_factory=dict,
@@ -247,8 +242,7 @@ class Plan(BaseModel):
         None, ge=1, le=MAX_TASKS, description="Most tasks that load a chunk; null for Spark's cores."
     )
     with_code: bool = Field(
-        False,
-        description="Whether restores create functions, triggers, rules, policies and other code too: SQL that runs.",
+        False, description="Whether restores create functions, triggers, rules, policies and other code: SQL that runs."
     )
     format: Annotated[Literal["parquet", "csv", "json"], NotOf.SCHEMAS] = Field(
         "parquet", description="Format of the data files."
