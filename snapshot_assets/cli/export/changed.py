@@ -16,7 +16,6 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.windows import partition_key
-from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.export.changes import Changes
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json(facts(changes, state))
     else:
-        _show(changes, state, plan)
+        _show(changes, state, f"--plan {options.plan}" if options.plan else "…")
     return ExitStatus.DAMAGED if options.check and changes.changed else ExitStatus.DONE
 
 
@@ -60,13 +59,14 @@ def facts(changes: Changes, state: State) -> dict[str, Any]:
     }
 
 
-def _show(changes: Changes, state: State, plan: Plan) -> None:
+def _show(changes: Changes, state: State, given: str) -> None:
+    """Print what changed, and the call that exports it again, by what is given of the plan."""
     parts = changes.changed
     if parts:
         show_table(("window", "table", "reason", "exported rows", "rows now"), _rows(parts, state))
     show(str(changes))
     if parts:
-        show(f"Run `snapshots export create --plan {plan.name} --changed` to export them again.")
+        show(f"Run `snapshots export create {given} --changed` to export them again.")
 
 
 def _rows(parts: Sequence[Part], state: State) -> list[tuple[object, ...]]:

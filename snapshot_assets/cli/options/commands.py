@@ -151,7 +151,7 @@ COMMANDS = {
         "export.create:run", "export a database, or resume an unfinished snapshot", create, *_MOVES
     ),
     "export changed": Command(
-        "export.changed:run", "show what changed in the source since it was exported; writes nothing", changed, *_MOVES
+        "export.changed:run", "show what changed in the source since it was exported", changed, *_SPARK, _JSON
     ),
     "export list": Command(
         "export.snapshots:list_",
