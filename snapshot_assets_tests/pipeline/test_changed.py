@@ -11,8 +11,9 @@ import dagster as dg
 import duckdb
 import pytest
 
-from snapshot_assets_tests.pipeline.project import DAY, ROWS, START, Make, Project, flip
+from snapshot_assets_tests.pipeline.project import DAY, ROWS, START, Make, Project, flip, run_job
 from snapshot_assets_tests.pipeline.test_check_results import current
+from snapshot_assets_tests.pipeline.test_copies import COPY
 from snapshot_assets_tests.pipeline.test_exports import CONTINUOUS, closed, export, requested, tick
 
 SENSOR = "UPDATE sensors SET name = 'attic' WHERE id = 1"
@@ -190,3 +191,9 @@ def test_a_schedule_looks_each_time(follows: Project) -> None:
     request = tick(follows)
     assert isinstance(request, dg.RunRequest)
     assert request.run_config["ops"]["demo__chunks"]["config"]["changed"] is True
+
+
+def test_a_copy_refuses_to_look_for_changes(make_project: Make) -> None:
+    project = make_project(durable=True, **COPY)
+    copied = run_job(project, "demo_copy", {"demo__copy": {"config": {"changed": True}}}, raise_on_error=False)
+    assert "changed: true has no effect on a copy" in str(project.failure(copied).description)
