@@ -34,6 +34,7 @@ from snapshot_assets.pipeline.assets.conditions import (
     when_updated,
     when_windows_are,
 )
+from snapshot_assets.pipeline.assets.current import current_checks
 from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans, shared_resources
 from snapshot_assets.pipeline.assets.replicas import replica_asset
 from snapshot_assets.pipeline.assets.restored import restored_asset, row_counts_checks
@@ -197,6 +198,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             assets.append(_schema(plan, spark_key))
             if not plan.schema_only:
                 assets += _chunk_assets(plan, spark_key)
+            if plan.late_windows == "changed":
+                checks += current_checks(plan, spark_key)
             specs.append(database_spec(plan, "source", configuration.kind(plan.source)))
             exporting = [export_job(plan)]
             schedules += export_schedules(plan, exporting[0])

@@ -311,10 +311,13 @@ def _has_what_it_acts_on(dagster: DagsterFields, info: ValidationInfo) -> None:
         raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
     if (query := fields.get("query")) is not None:
         dagster.check_for_query(scheduled=is_windowed(query) and not changes_with_time(fields.get("to", "")))
-    if dagster.automation and fields.get("late_windows"):
+    if dagster.automation and (late := fields.get("late_windows")):
+        lacking = (
+            "does not look for what changed in the source" if late == "changed" else "exports no late_windows again"
+        )
         raise ValueError(
-            "automation: true exports no late_windows again; remove automation and turn the export schedule on,"
-            " which does, or remove late_windows and let windows wait with lag"
+            f"automation: true {lacking}; remove automation and turn the export schedule on, which does, or remove"
+            " late_windows and let windows wait with lag"
         )
     if shown and fields.get("schema_only"):
         raise ValueError("table_assets has no effect with schema_only: true; remove it")

@@ -50,6 +50,8 @@ def test_late_windows_need_the_export_schedule() -> None:
     with pytest.raises(PlanError, match="remove automation and turn the export schedule on"):
         plan(dagster={"automation": True}, **late)
     assert plan(dagster={"default_status": "running"}, **late).late_windows == 2
+    with pytest.raises(PlanError, match="automation: true does not look for what changed in the source; remove"):
+        plan(dagster={"automation": True}, **late | {"late_windows": "changed"})
 
 
 def test_a_plan_may_follow_its_source() -> None:

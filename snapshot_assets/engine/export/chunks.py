@@ -246,7 +246,8 @@ def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
     try:
         if not (len(parts) == 1 and work.only is None):  # a task that reads a whole chunk has compared them
             work.check_counts(files)
-        files += tuple(filter(work.stays, work.replaces or ()))
+        staying = tuple(filter(work.stays, work.replaces or ()))
+        files += staying
         if export.keep_empty and not files:
             files = tuple(_write_empty_files(export.task, work))
     except SnapshotError as error:
@@ -256,6 +257,7 @@ def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
         "read",
         files,
         seconds=max((part.seconds for part in parts), default=0.0),
+        hashed=not staying,
         opened_at=opened_at,
         # With an empty file added, the receipt does not list all files.
         receipt=parts[0].receipt if len(parts) == 1 and files == parts[0].files else None,

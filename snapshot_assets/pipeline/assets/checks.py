@@ -64,6 +64,7 @@ _NOT_SEALED = (
 
 FOUND_BY_SEAL = "The seal hashed the files that it had to read, and found all whole."
 _WRITTEN = "The run hashed the files as it wrote them; a seal reads them again."
+_WRITTEN_BESIDE = "The run hashed the files as it wrote them; the others were whole when they were last hashed."
 _READ = "The run hashed the files, which are whole, and did not export them again."
 
 # Dagster shows a result's description as it is, without Markdown.
@@ -75,6 +76,7 @@ REPAIR = (
 
 def record_written(context: Context, key: dg.AssetKey, plan: Plan, outcomes: Sequence[Outcome]) -> None:
     """Record `file_checksums` of the chunks whose files a run hashed, as it wrote or read them, or found damaged."""
+    check = dg.AssetCheckKey(key, FILES)
     results = [
         CheckResult(
             key_of_chunk(plan, outcome.chunk),
@@ -85,7 +87,10 @@ def record_written(context: Context, key: dg.AssetKey, plan: Plan, outcomes: Seq
         for outcome in outcomes
         if (outcome.faults if outcome.error else outcome.hashed)
     ]
-    check = dg.AssetCheckKey(key, FILES)
+    kept = [key_of_chunk(plan, each.chunk) for each in outcomes if each.status == "replaced" and not each.hashed]
+    if kept:  # some files stay: the result of before stays, too, beside the new materialization
+        before = passing_partitions(instance_of(context), check, current=False)
+        results += [CheckResult(partition, True, {}, _WRITTEN_BESIDE) for partition in kept if partition in before]
     store_results(context, check_events(instance_of(context), check, results))
 
 
@@ -301,7 +306,13 @@ def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -
 
 
 def chunk_check(
-    plan: Plan, asset: str, name: str, description: str, judge: Judge, *resources: str
+    plan: Plan,
+    asset: str,
+    name: str,
+    description: str,
+    judge: Judge,
+    *resources: str,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetChecksDefinition:
     """Return a check that judges chunks by themselves: of each partition, or of chunk 0 for other assets.
 
@@ -324,8 +335,10 @@ def chunk_check(
             # Failed ones last: the overview of the check shows its newest result.
             judged = sorted(judge(context, plan, chunks), key=itemgetter(1), reverse=True)
             results = [
-                CheckResult(key_of_chunk(plan, chunk) if partitioned else None, passed, metadata, remedy or description)
-                for chunk, passed, metadata, remedy in judged
+                CheckResult(
+                    key_of_chunk(plan, chunk) if partitioned else None, passed, facts, text or description, severity
+                )
+                for chunk, passed, facts, text in judged
             ]
             yield from check_events(context.instance, key, results)
         yield dg.Output(None)

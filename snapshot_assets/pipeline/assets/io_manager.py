@@ -27,6 +27,7 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.assets.checks import record_written
+from snapshot_assets.pipeline.assets.current import record_changes
 from snapshot_assets.pipeline.assets.tables import names_of, report_tables, tables_with_assets, warn_of_misplaced
 from snapshot_assets.pipeline.dagster.dagster_internals import (
     asks_to_replace,
@@ -236,7 +237,7 @@ def _export_scans(context: dg.OutputContext, run: ExportRun, scans: ChunkScans) 
     export = snapshots_of(context).open_export(run.plan.name, catalog)
     first = export.commits(scans.chunks, replace_completed=scans.replace)
     late = export.commits(scans.late, replace_completed=True)
-    changed = _changed(context, export, looked_at)
+    changed = _changed(context, export, looked_at) if looked_at else ()
     schema = asset_key(run.plan, "schema")
     if context.step_context.instance.get_latest_materialization_event(schema) is None:  # this run began the snapshot
         version = export.catalog.state.snapshot_id
@@ -247,11 +248,21 @@ def _export_scans(context: dg.OutputContext, run: ExportRun, scans: ChunkScans) 
 
 
 def _changed(context: dg.OutputContext, export: OpenExport, chunks: Sequence[int]) -> Iterator[Sequence[Outcome]]:
-    """Look for changes in chunks once the others are exported, and export their changed tables again."""
-    if chunks:
-        changes = find_changes(export, chunks)
-        context.log.info(f"{changes}.")
-        yield from export.commits(list(changes.only), replace_completed=True, only=changes.only)
+    """Look for changes in chunks once the others are exported, and export their changed tables again.
+
+    Yields no outcome of a chunk that was only compared: its files are the same, and so is its materialization.
+    """
+    snapshots, exported = snapshots_of(context), set[int]()
+    changes = find_changes(export, chunks, snapshots.stage)
+    context.log.info(f"{changes}.")
+    changed = {part.chunk for part in changes.changed}
+    snapshots.count_more(len(changed))
+    try:
+        for outcomes in export.commits(list(changes.only), replace_completed=True, only=changes.only):
+            exported |= {each.chunk for each in outcomes if each.error is None}
+            yield [each for each in outcomes if each.chunk in changed]
+    finally:
+        record_changes(context, context.asset_key, export.run.plan, changes, exported)
 
 
 def _export_frames(context: dg.OutputContext, run: ExportRun, obj: Frames | Mapping[str, Frames]) -> _Exported:

@@ -102,8 +102,10 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     """Return the chunks of a run: of its partitions if it has any, else of its run config.
 
     Raises:
-        PlanError: `windows` names no window of the plan.
+        PlanError: `windows` names no window of the plan, or changes are looked for in a query.
     """
+    if config.changed and plan.kind == "query":
+        raise PlanError("changed: true has no effect on a copy; copy windows again with replace or late_windows.")
     snapshots, windows, exported = snapshots_of(context), chunks_of_run(context, plan), list[int]()
     closed = windows_of(plan, snapshots.started)
     due = windows is None and config.windows == "due"

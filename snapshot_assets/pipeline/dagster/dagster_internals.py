@@ -183,10 +183,18 @@ def check_events(
     ]
 
 
-def passing_partitions(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str | None]:
-    """Return the partitions for which the UI shows that a check passed; None for no partition."""
+def passing_partitions(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, current: bool = True
+) -> set[str | None]:
+    """Return the partitions for which the UI shows that a check passed; None for no partition.
+
+    Args:
+        instance: The instance.
+        check: The check.
+        current: Whether the result has to be about the newest materialization.
+    """
     infos = instance.event_log_storage.get_asset_check_partition_info([check])
-    return {info.partition_key for info in infos if info.is_current and _ended(info) == "SUCCEEDED"}
+    return {info.partition_key for info in infos if (info.is_current or not current) and _ended(info) == "SUCCEEDED"}
 
 
 def failed_partitions(instance: dg.DagsterInstance, *checks: dg.AssetCheckKey) -> set[str | None]:

@@ -93,6 +93,11 @@ class Snapshots:
         finally:
             self._counting = None
 
+    def count_more(self, chunks: int) -> None:
+        """Count with more chunks than `counting` began with."""
+        if self._counting is not None:
+            self._counting.progress.chunks += chunks
+
     def stage(self, doing: str, done: int, total: int) -> None:
         """Count what a run does before or after its chunks; see `Progress.stage`."""
         if (counting := self._counting) is not None:

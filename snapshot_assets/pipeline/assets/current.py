@@ -1,0 +1,122 @@
+"""The check `current`, of plans that follow their source: whether its rows are still those that were exported."""
+
+# Dagster reads the annotations of checks, so they must not be postponed here.
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
+
+import dagster as dg
+
+from snapshot_assets.engine.export.changes import Changes, Part, chunks_to_look_at, find_changes
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
+from snapshot_assets.pipeline.assets.checks import chunk_check
+from snapshot_assets.pipeline.dagster.dagster_internals import (
+    CheckResult,
+    Context,
+    check_events,
+    instance_of,
+    passing_partitions,
+    store_events,
+    store_results,
+)
+from snapshot_assets.pipeline.dagster.metadata import first_rows, with_sizes
+from snapshot_assets.pipeline.dagster.partitions import chunk_assets, key_of_chunk
+from snapshot_assets.pipeline.dagster.resources import snapshots_of
+from snapshot_assets.plan.plan import Plan
+
+CURRENT = "current"
+_CHECK = (
+    "The rows in the source are those that were exported. The check only looks; the export job exports others again."
+)
+_EXPORT_AGAIN = (
+    "The rows changed since they were exported. Run the export job with `changed: true`, as its schedule does."
+)
+_UNCHANGED = "The run looked for changes in the source, and found none."
+_EXPORTED = "The rows had changed in the source, and the run exported them again."
+
+
+def current_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:
+    """Return the check `current` of each of the plan's `chunk_assets`, for a plan that follows its source."""
+    warn = dg.AssetCheckSeverity.WARN
+    return [
+        chunk_check(plan, asset, CURRENT, _CHECK, _judge_current, spark_key, severity=warn)
+        for asset in chunk_assets(plan)
+    ]
+
+
+def _judge_current(
+    context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
+) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
+    """Look for changes in chunks, and judge them; nothing is written."""
+    snapshots = snapshots_of(context)
+    with snapshots.export_run(plan.name).look() as opened:
+        state = opened.catalog.state
+        if chunks is None:
+            chunks = [chunk for chunk in chunks_to_look_at(opened, snapshots.started) if chunk != UNTIMED_CHUNK]
+        with snapshots.counting("looking for changes", len(chunks), context.log.info):
+            changes = find_changes(opened, chunks, snapshots.stage)
+    context.log.info(f"{changes}.")
+    for chunk in chunks:
+        changed = [part for part in changes.changed if part.chunk == chunk]
+        if state.completed(chunk):
+            yield chunk, not changed, _differing(plan, changed), _EXPORT_AGAIN if changed else None
+        else:
+            yield chunk, False, {}, "It is not exported. Materialise it, or run the export job."
+
+
+def record_changes(context: Context, key: dg.AssetKey, plan: Plan, changes: Changes, exported: Set[int]) -> None:
+    """Record what a run found that looked for changes: results of `current`, and an observation of the asset.
+
+    Results that would show again what the UI shows already are left out, since Dagster stores each by itself.
+
+    Args:
+        context: The step.
+        key: The asset of the chunks.
+        plan: The plan.
+        changes: What was found.
+        exported: The chunks that the run committed since.
+    """
+    instance, check = instance_of(context), dg.AssetCheckKey(key, CURRENT)
+    of_chunk: dict[int, list[Part]] = {part.chunk: [] for part in changes.parts}
+    for part in changes.changed:
+        of_chunk[part.chunk].append(part)
+    passing, results = passing_partitions(instance, check), []
+    for chunk, changed in of_chunk.items():
+        passed, partition = not changed or chunk in exported, key_of_chunk(plan, chunk)
+        if not (passed and partition in passing):
+            text = (_EXPORTED if passed else _EXPORT_AGAIN) if changed else _UNCHANGED
+            facts = _differing(plan, changed)
+            results.append(CheckResult(partition, passed, facts, text, dg.AssetCheckSeverity.WARN))
+    if plan.late_windows == "changed":  # else there is no such check
+        results.sort(key=lambda result: result.passed, reverse=True)  # the overview of a check shows its newest result
+        store_results(context, check_events(instance, check, results))
+    store_events(context, [dg.AssetObservation(key, metadata=_metadata(plan, changes, exported))])
+
+
+def _metadata(plan: Plan, changes: Changes, exported: Set[int]) -> dict[str, Any]:
+    """Return what a run looked at, what had changed, and what it did not have to copy."""
+    changed = {part.chunk for part in changes.changed}
+    kept = (file.bytes for part in changes.parts if not part.changed for file in part.files)
+    facts: dict[str, Any] = {
+        "looked_at": changes.chunks,
+        "compared_by_value": changes.compared,
+        "changed": len(changed),
+        "exported": len(changed & exported),
+        "bytes_not_copied": sum(kept),
+    }
+    return with_sizes(facts | _differing(plan, changes.changed))
+
+
+def _differing(plan: Plan, parts: Sequence[Part]) -> dict[str, Any]:
+    """Return the metadata of tables whose rows changed; nothing if there is none."""
+    rows = (
+        {
+            "window": key_of_chunk(plan, part.chunk) or "untimed",
+            "table": table_text(part.table),
+            "reason": part.answer.reason,
+            "exported_rows": part.exported,
+            "rows_now": "not counted" if part.answer.found is None else str(part.answer.found),
+        }
+        for part in parts
+    )
+    return {"changes": first_rows(rows)} if parts else {}
