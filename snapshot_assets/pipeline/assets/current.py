@@ -6,7 +6,8 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.engine.export.changes import Changes, Part, chunks_to_look_at, find_changes
+from snapshot_assets.engine.export.changes import Changes, chunks_to_look_at, find_changes
+from snapshot_assets.engine.export.parts import Part
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.pipeline.assets.checks import chunk_check
@@ -28,9 +29,7 @@ CURRENT = "current"
 _CHECK = (
     "The rows in the source are those that were exported. The check only looks; the export job exports others again."
 )
-_EXPORT_AGAIN = (
-    "The rows changed since they were exported. Run the export job with `changed: true`, as its schedule does."
-)
+_EXPORT_AGAIN = "The rows changed since they were exported. Run the export job, as its schedule does."
 _UNCHANGED = "The run looked for changes in the source, and found none."
 _EXPORTED = "The rows had changed in the source, and the run exported them again."
 

@@ -65,9 +65,10 @@ class ExportConfig(ChunkConfig):
     late_windows: int = Field(
         default=0, ge=0, description="How many of the newest exported windows are exported again, for late rows."
     )
-    changed: bool = Field(
-        default=False,
-        description="Whether the tables of exported windows whose rows changed in the source are exported again.",
+    changed: bool | None = Field(
+        default=None,
+        description="Whether the tables of exported windows whose rows changed in the source are exported again; by"
+        " default, in runs of what is due, with `late_windows: changed`.",
     )
 
 
@@ -109,7 +110,8 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     snapshots, windows, exported = snapshots_of(context), chunks_of_run(context, plan), list[int]()
     closed = windows_of(plan, snapshots.started)
     due = windows is None and config.windows == "due"
-    if due or config.late_windows or config.changed:
+    follows = due and plan.late_windows == "changed" if config.changed is None else config.changed
+    if due or config.late_windows or follows:
         state = snapshots.export_run(plan.name).read_catalog().state
         exported = [window.id for window in closed if state.completed(window.id)]
     if due:
@@ -131,7 +133,7 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     late = tuple(exported[-config.late_windows :]) if config.late_windows else ()
     bound = snapshots.started - plan.refresh_for if plan.refresh_for is not None else None
     ended = {window.id: window.end for window in closed}
-    changed = tuple(chunk for chunk in exported if bound is None or ended[chunk] >= bound) if config.changed else ()
+    changed = tuple(chunk for chunk in exported if bound is None or ended[chunk] >= bound) if follows else ()
     return ChunkScans(tuple(windows), config.replace, late, changed)
 
 
