@@ -2,12 +2,10 @@
 
 # Dagster reads the annotations of checks, so they must not be postponed here.
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from snapshot_assets.engine.export.changes import Changes, chunks_to_look_at, find_changes
-from snapshot_assets.engine.export.parts import Part
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.pipeline.assets.checks import chunk_check
@@ -24,6 +22,10 @@ from snapshot_assets.pipeline.dagster.metadata import first_rows, with_sizes
 from snapshot_assets.pipeline.dagster.partitions import chunk_assets, key_of_chunk
 from snapshot_assets.pipeline.dagster.resources import snapshots_of
 from snapshot_assets.plan.plan import Plan
+
+if TYPE_CHECKING:  # Arrow, which definitions do not load
+    from snapshot_assets.engine.export.changes import Changes
+    from snapshot_assets.engine.export.parts import Part
 
 CURRENT = "current"
 _CHECK = (
@@ -47,6 +49,8 @@ def _judge_current(
     context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
 ) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
     """Look for changes in chunks, and judge them; nothing is written."""
+    from snapshot_assets.engine.export.changes import chunks_to_look_at, find_changes
+
     snapshots = snapshots_of(context)
     with snapshots.export_run(plan.name).look() as opened:
         state = opened.catalog.state
@@ -63,7 +67,7 @@ def _judge_current(
             yield chunk, False, {}, "It is not exported. Materialise it, or run the export job."
 
 
-def record_changes(context: Context, key: dg.AssetKey, plan: Plan, changes: Changes, exported: Set[int]) -> None:
+def record_changes(context: Context, key: dg.AssetKey, plan: Plan, changes: "Changes", exported: Set[int]) -> None:
     """Record what a run found that looked for changes: results of `current`, and an observation of the asset.
 
     Results that would show again what the UI shows already are left out, since Dagster stores each by itself.
@@ -92,7 +96,7 @@ def record_changes(context: Context, key: dg.AssetKey, plan: Plan, changes: Chan
     store_events(context, [dg.AssetObservation(key, metadata=_metadata(plan, changes, exported))])
 
 
-def _metadata(plan: Plan, changes: Changes, exported: Set[int]) -> dict[str, Any]:
+def _metadata(plan: Plan, changes: "Changes", exported: Set[int]) -> dict[str, Any]:
     """Return what a run looked at, what had changed, and what it did not have to copy."""
     changed = {part.chunk for part in changes.changed}
     kept = (file.bytes for part in changes.parts if not part.changed for file in part.files)
@@ -106,7 +110,7 @@ def _metadata(plan: Plan, changes: Changes, exported: Set[int]) -> dict[str, Any
     return with_sizes(facts | _differing(plan, changes.changed))
 
 
-def _differing(plan: Plan, parts: Sequence[Part]) -> dict[str, Any]:
+def _differing(plan: Plan, parts: Sequence["Part"]) -> dict[str, Any]:
     """Return the metadata of tables whose rows changed; nothing if there is none."""
     rows = (
         {

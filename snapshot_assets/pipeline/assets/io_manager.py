@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import hints_written
 from snapshot_assets.catalog.schemas import read_schema
-from snapshot_assets.engine.export.changes import find_changes
 from snapshot_assets.engine.export.chunks import completed_chunks
 from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.engine.session_start import worker_python_of_others_chosen
@@ -252,6 +251,8 @@ def _changed(context: dg.OutputContext, export: OpenExport, chunks: Sequence[int
 
     Yields no outcome of a chunk that was only compared: its files are the same, and so is its materialization.
     """
+    from snapshot_assets.engine.export.changes import find_changes  # Arrow, which definitions do not load
+
     snapshots, exported = snapshots_of(context), set[int]()
     changes = find_changes(export, chunks, snapshots.stage)
     context.log.info(f"{changes}.")
