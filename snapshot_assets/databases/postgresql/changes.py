@@ -24,6 +24,7 @@ from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.source import AllRows, Answer, ExportedRows, Verdict, by_count
 from snapshot_assets.databases.selection.hidden import MASKS
 from snapshot_assets.databases.sql import literal, qualified
+from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted
 
@@ -35,14 +36,11 @@ _NO_VERSIONS = "the rows of views, queries, foreign tables and large objects hav
 _MOST_DISTANCE = 1 << 30
 """Most transactions since a fence: ids of rows have 32 bits, and only distances below 2^31 are told from others."""
 
+_REFUSED = ("42", "0A", "55")
+"""Classes of SQLSTATE of a server that has no such function, does not support it, or denies it to this user."""
+
 _FIRST_XID = 3
 """The first id of an ordinary transaction."""
-
-_ALLOWED = """
-SELECT pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')
-    AND pg_catalog.has_function_privilege('pg_catalog.pg_control_checkpoint()', 'EXECUTE')
-    AND pg_catalog.has_function_privilege('pg_catalog.pg_control_recovery()', 'EXECUTE') AS allowed
-"""
 
 _STATE = """
 SELECT pg_catalog.pg_current_snapshot()::text AS snapshot, (CASE WHEN pg_catalog.pg_is_in_recovery()
@@ -122,11 +120,15 @@ _VALUES = {"rows": "pg_catalog.count(*)", "newest": _NEWEST, "base": f"pg_catalo
 def read_fence(session: PostgresqlSession) -> dict[str, str]:
     """Return the state that a connection reads, with the history that its transaction ids and log positions belong to.
 
-    `system_identifier` and `timeline` are lacking where this user may not read them, so that changes are unknown.
+    `system_identifier` and `timeline` are lacking where the server refuses them, so that changes are unknown.
     """
     [state] = session.rows(_STATE, "reading the snapshot")
-    [row] = session.rows(_ALLOWED, "reading the rights to the control file")
-    history = session.rows(_HISTORY, "reading the history of the cluster")[0] if row["allowed"] else {}
+    try:
+        [history] = session.rows(_HISTORY, "reading the history of the cluster")
+    except DatabaseError as error:
+        if not str(error.attributes.get("sqlstate")).startswith(_REFUSED):
+            raise
+        history = {}
     return dict(state) | dict(history)
 
 
