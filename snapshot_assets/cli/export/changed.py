@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json(facts(changes, state))
     else:
-        _show(changes, state, f"--plan {options.plan}" if options.plan else "…")
+        _show(changes, state, options.plan)
     return ExitStatus.DAMAGED if options.check and changes.changed else ExitStatus.DONE
 
 
@@ -59,14 +59,15 @@ def facts(changes: Changes, state: State) -> dict[str, Any]:
     }
 
 
-def _show(changes: Changes, state: State, given: str) -> None:
-    """Print what changed, and the call that exports it again, by what is given of the plan."""
+def _show(changes: Changes, state: State, plan: str | None) -> None:
+    """Print what changed, and the call that exports it again; `plan` is None for options in place of a plan."""
     parts = changes.changed
     if parts:
         show_table(("window", "table", "reason", "exported rows", "rows now"), _rows(parts, state))
     show(str(changes))
     if parts:
-        show(f"Run `snapshots export create {given} --changed` to export them again.")
+        call = f"`snapshots export create --plan {plan} --changed`" if plan else "export create with --changed"
+        show(f"Run {call} to export them again.")
 
 
 def _rows(parts: Sequence[Part], state: State) -> list[tuple[object, ...]]:
