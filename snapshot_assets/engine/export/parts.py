@@ -72,9 +72,17 @@ def parts_of(opened: OpenExport, chunks: Iterable[int]) -> list[Part]:
     The answer is known of parts whose table or columns are others in the source.
     """
     state, store = opened.catalog.state, opened.catalog.store
-    documents = cache(lambda schema_id: read_schema(store, state.schemas[schema_id]))
+    written = cache(lambda schema_id: _by_name(read_schema(store, state.schemas[schema_id])))
+    present = _by_name(opened.schema)
+    # Many files have one schema, so each table of it is compared once.
+    differ = cache(lambda schema_id, name: _columns(written(schema_id).get(name)) != _columns(present.get(name)))
     parts = [part for chunk in chunks if state.completed(chunk) for part in _parts(opened, chunk)]
-    return [_with_columns_compared(part, documents) for part in parts]
+    return [
+        replace(part, answer=Answer(Verdict.CHANGED, "the columns are others"))
+        if part.scan and any(differ(file.schema_id, part.table) for file in part.files)
+        else part
+        for part in parts
+    ]
 
 
 def _parts(opened: OpenExport, chunk: int) -> Iterator[Part]:
@@ -92,22 +100,15 @@ def _parts(opened: OpenExport, chunk: int) -> Iterator[Part]:
         yield Part(chunk, name, None, tuple(left), sum(file.rows for file in left), gone)
 
 
-def _with_columns_compared(part: Part, documents: Callable[[int], DatabaseSchema]) -> Part:
-    if part.scan and any(_columns_differ(documents(file.schema_id), part.scan.table) for file in part.files):
-        return replace(part, answer=Answer(Verdict.CHANGED, "the columns are others"))
-    return part
+def _by_name(schema: DatabaseSchema) -> dict[TableName, Table]:
+    return {table.table_name: table for table in schema.tables}
 
 
-def _columns_differ(written: DatabaseSchema, table: Table) -> bool:
-    """Return whether values were written in other columns than a table has now."""
-    before = next((each for each in written.tables if each.table_name == table.table_name), None)
-    if before is None:
-        return True
-    ways = [
-        [(each.name, each.type, each.arrow_type, each.carrier, each.generated) for each in some.columns]
-        for some in (before, table)
-    ]
-    return ways[0] != ways[1]
+def _columns(table: Table | None) -> list[tuple[object, ...]] | None:
+    """Return how a table's values are written; None without the table."""
+    if table is None:
+        return None
+    return [(each.name, each.type, each.arrow_type, each.carrier, each.generated) for each in table.columns]
 
 
 def answers_of(opened: OpenExport, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
