@@ -34,7 +34,7 @@ _TOGETHER = 50
 _NO_VERSIONS = "the rows of views, queries, foreign tables and large objects have no versions"
 
 _MOST_DISTANCE = 1 << 30
-"""Most transactions since a fence: ids of rows have 32 bits, and only distances below 2^31 are told from others."""
+"""Most transactions since a fence: rows have ids of 32 bits, of which only distances below 2^31 are unambiguous."""
 
 _REFUSED = ("42", "0A", "55")
 """Classes of SQLSTATE of a server that has no such function, does not support it, or denies it to this user."""

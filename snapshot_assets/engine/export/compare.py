@@ -10,7 +10,7 @@ that differs in masked columns only is unknown.
 Tombstones delete rows of the snapshot, and not of the source. Rows whose deletion is pending are still in the files,
 and are compared. If the sides differ, they are compared again without the rows that tombstones since the export delete:
 the source may have deleted these too, and compactions have left them out of files. Each part counts its deleted rows.
-Other rows that compactions left out, as duplicates, cannot be told from missing ones: such a part is different only if
+Other rows that compactions left out, as duplicates, look like missing ones: such a part is different only if
 its files have a row that the source lacks, else unknown.
 """
 

@@ -1,4 +1,4 @@
-"""Which rows changed since an export, told by row counts and transaction ids, for each way in which rows change."""
+"""Row counts and transaction ids show which rows changed since an export, for each way in which rows change."""
 
 from __future__ import annotations
 

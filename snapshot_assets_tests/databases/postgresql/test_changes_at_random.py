@@ -1,4 +1,4 @@
-"""No set of rows whose values changed since an export is told unchanged, whatever happened in between."""
+"""No set of rows whose values changed since an export is called unchanged, whatever happened in between."""
 
 from __future__ import annotations
 

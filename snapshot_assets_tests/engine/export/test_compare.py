@@ -1,4 +1,4 @@
-"""`compare`: a snapshot that holds what the database holds is equal; damage is told from changes of the source."""
+"""`compare`: a snapshot that holds what the database holds is equal, and damage has another verdict than changes."""
 
 from __future__ import annotations
 
