@@ -12,7 +12,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.export import create_request as request
-from snapshot_assets.cli.export.changed import window_key
+from snapshot_assets.cli.export.changed import row_of, window_key
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_table
 from snapshot_assets.cli.spark import opened_to_look
 from snapshot_assets.errors import PlanError
@@ -20,7 +20,7 @@ from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_share
 
 if TYPE_CHECKING:
-    from snapshot_assets.engine.export.compare import Compared, ComparedPart
+    from snapshot_assets.engine.export.compare import Compared
     from snapshot_assets.engine.files.row_differences import RowDifference
 
 
@@ -75,7 +75,8 @@ def _facts(compared: Compared, state: State) -> dict[str, Any]:
 def _show(compared: Compared, state: State) -> None:
     if compared.unequal:
         columns = ("window", "table", "compared", "reason", "exported rows", "rows now")
-        show_table(columns, [_row(each, state) for each in compared.unequal])
+        rows = [row_of(state, each.part, each.found, each.comparison, each.reason) for each in compared.unequal]
+        show_table(columns, rows)
     for each in compared.unequal:
         if each.rows:
             show(f"{window_key(state, each.part.chunk) or 'untimed'} {table_text(each.part.table)}:")
@@ -84,17 +85,6 @@ def _show(compared: Compared, state: State) -> None:
         if each.more:
             show("  and more rows")
     show(str(compared))
-
-
-def _row(each: ComparedPart, state: State) -> tuple[object, ...]:
-    return (
-        window_key(state, each.part.chunk) or "untimed",
-        table_text(each.part.table),
-        each.comparison,
-        each.reason,
-        each.part.exported,
-        "" if each.found is None else each.found,
-    )
 
 
 def _text(row: RowDifference) -> str:

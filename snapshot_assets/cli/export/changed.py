@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +30,8 @@ def run(options: argparse.Namespace) -> int:
         from snapshot_assets.engine.export.changes import chunks_to_look_at, find_changes
 
         with opened_to_look("looking for changes", options, configuration, plan) as (opened, watch):
-            chunks = chunks_to_look_at(opened, datetime.now(UTC))
-            changes, state = find_changes(opened, chunks, watch.stage), opened.catalog.state
+            state = opened.catalog.state
+            changes = find_changes(opened, chunks_to_look_at(state, plan, datetime.now(UTC)), watch.stage)
     if options.json:
         show_json(facts(changes, state))
     else:
@@ -63,24 +62,18 @@ def _show(changes: Changes, state: State, plan: str | None) -> None:
     """Print what changed, and the call that exports it again; `plan` is None for options in place of a plan."""
     parts = changes.changed
     if parts:
-        show_table(("window", "table", "reason", "exported rows", "rows now"), _rows(parts, state))
+        rows = [row_of(state, part, part.answer.found, part.answer.reason) for part in parts]
+        show_table(("window", "table", "reason", "exported rows", "rows now"), rows)
     show(str(changes))
     if parts:
         call = f"`snapshots export create --plan {plan} --changed`" if plan else "export create with --changed"
         show(f"Run {call} to export them again.")
 
 
-def _rows(parts: Sequence[Part], state: State) -> list[tuple[object, ...]]:
-    return [
-        (
-            window_key(state, part.chunk) or "untimed",
-            table_text(part.table),
-            part.answer.reason,
-            part.exported,
-            "" if part.answer.found is None else part.answer.found,
-        )
-        for part in parts
-    ]
+def row_of(state: State, part: Part, found: int | None, *told: object) -> tuple[object, ...]:
+    """Return a part as the row of a table: where it is, what is told of it, and how many rows there were and are."""
+    place = window_key(state, part.chunk) or "untimed", table_text(part.table)
+    return (*place, *told, part.exported, "" if found is None else found)
 
 
 def window_key(state: State, chunk: int) -> str | None:

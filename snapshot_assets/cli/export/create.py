@@ -148,7 +148,7 @@ def _export(
             export_run.open() as opened,
         ):
             work.skipped = opened.skipped
-            looked_at = chunks_to_look_at(opened, now) if changed else []
+            looked_at = chunks_to_look_at(opened.catalog.state, plan, now) if changed else []
             with hints_written(opened.catalog, lambda text: show_message(text, "warning")):
                 _move(opened, parts, run, watch, recorder)
                 if changed:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.protocol.source import Answer, Verdict
 from snapshot_assets.engine.export.parts import Part, answers_of, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
@@ -19,6 +20,7 @@ from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, 
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, noun
+from snapshot_assets.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,13 @@ class Changes:
         return f"{looked}: " + (f"{changed:,} {noun(changed, 'has', 'have')} changed" if changed else "nothing changed")
 
 
-def chunks_to_look_at(opened: OpenExport, now: datetime) -> list[int]:
+def chunks_to_look_at(state: State, plan: Plan, now: datetime) -> list[int]:
     """Return the completed chunks to look at: that of the untimed tables, and windows of the plan's `refresh_for`."""
-    state, bound = opened.catalog.state, opened.run.plan.refresh_for
     completed = [chunk for chunk in sorted({*state.expected_chunks(), UNTIMED_CHUNK}) if state.completed(chunk)]
-    return [
-        chunk
-        for chunk in completed
-        if chunk == UNTIMED_CHUNK or bound is None or state.window(chunk).end >= now - bound
-    ]
+    if plan.refresh_for is None:
+        return completed
+    since = now - plan.refresh_for
+    return [chunk for chunk in completed if chunk == UNTIMED_CHUNK or state.window(chunk).end >= since]
 
 
 def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silent) -> Changes:

@@ -135,10 +135,8 @@ class ExportRun:
         catalog.require_snapshot()
         with self._open_source() as source:
             _, schema = checked_schemas(source.database, self.plan)
-            run, (content, _) = (
-                replace(self, plan=spelled_plan(self.plan, source.database, schema)),
-                describe_schema(schema),
-            )
+            run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
+            content, _ = describe_schema(schema)
             seen = (run, catalog, schema, content, catalog.token(), catalog.state.revision)
             yield OpenExport(*seen, source.make_planner, source=source)
 

@@ -55,7 +55,7 @@ def _judge_current(
     with snapshots.export_run(plan.name).look() as opened:
         state = opened.catalog.state
         if chunks is None:
-            chunks = [chunk for chunk in chunks_to_look_at(opened, snapshots.started) if chunk != UNTIMED_CHUNK]
+            chunks = [chunk for chunk in chunks_to_look_at(state, plan, snapshots.started) if chunk != UNTIMED_CHUNK]
         with snapshots.counting("looking for changes", len(chunks), context.log.info):
             changes = find_changes(opened, chunks, snapshots.stage)
     context.log.info(f"{changes}.")

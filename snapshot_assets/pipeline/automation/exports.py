@@ -18,6 +18,7 @@ from snapshot_assets.engine.export.copy import Copied, copy
 from snapshot_assets.engine.export.start_snapshot import open_windows_text
 from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.units import counted
 from snapshot_assets.pipeline.assets.conditions import fresh, is_automated
 from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans
@@ -110,10 +111,16 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     snapshots, windows, exported = snapshots_of(context), chunks_of_run(context, plan), list[int]()
     closed = windows_of(plan, snapshots.started)
     due = windows is None and config.windows == "due"
+    changed: tuple[int, ...] = ()
     follows = due and plan.late_windows == "changed" if config.changed is None else config.changed
     if due or config.late_windows or follows:
         state = snapshots.export_run(plan.name).read_catalog().state
         exported = [window.id for window in closed if state.completed(window.id)]
+        if follows:
+            from snapshot_assets.engine.export.changes import chunks_to_look_at  # Arrow, which definitions do not load
+
+            looked_at = chunks_to_look_at(state, plan, snapshots.started)
+            changed = tuple(chunk for chunk in looked_at if chunk != UNTIMED_CHUNK)
     if due:
         windows = sorted({window.id for window in closed} - set(exported))
     elif windows is None:
@@ -131,9 +138,6 @@ def chosen_chunks(context: dg.AssetExecutionContext, plan: Plan, config: ExportC
     if text := open_windows_text((each for each in closed if each.id in chosen), snapshots.started):
         context.log.warning(text)
     late = tuple(exported[-config.late_windows :]) if config.late_windows else ()
-    bound = snapshots.started - plan.refresh_for if plan.refresh_for is not None else None
-    ended = {window.id: window.end for window in closed}
-    changed = tuple(chunk for chunk in exported if bound is None or ended[chunk] >= bound) if follows else ()
     return ChunkScans(tuple(windows), config.replace, late, changed)
 
 

@@ -85,12 +85,12 @@ class Following:
 
     def look(self, **plan: Any) -> Changes:
         with self.run(**plan).look() as opened:
-            return find_changes(opened, chunks_to_look_at(opened, datetime.now(UTC)))
+            return find_changes(opened, chunks_to_look_at(opened.catalog.state, opened.run.plan, datetime.now(UTC)))
 
     def refresh(self, **plan: Any) -> Changes:
         """Export again what changed, and seal."""
         with self.run(**plan).open() as export:
-            changes = find_changes(export, chunks_to_look_at(export, datetime.now(UTC)))
+            changes = find_changes(export, chunks_to_look_at(self.state, export.run.plan, datetime.now(UTC)))
             list(export.commits(list(changes.only), replace_completed=True, only=changes.only))
             export.seal()
         return changes
@@ -243,7 +243,7 @@ def test_a_bounded_look_passes_over_older_windows(in_postgresql: Following) -> N
     with place.run(**plan).open() as export:
         list(export.export(EVERY))
         export.catalog.refresh()
-        looked = chunks_to_look_at(export, datetime.now(UTC))
+        looked = chunks_to_look_at(export.catalog.state, export.run.plan, datetime.now(UTC))
     assert looked == [0, 3, 4]
 
 
