@@ -236,7 +236,9 @@ def test_an_older_location_is_compared_once(in_postgresql: Following) -> None:
 
 def test_a_bounded_look_passes_over_older_windows(in_postgresql: Following) -> None:
     in_postgresql.sql("UPDATE orders SET status = 'paid'")
-    age = timedelta(days=(datetime.now(UTC) - START).days - 2)
+    age = timedelta(
+        seconds=int((datetime.now(UTC) - START - timedelta(days=2.5)).total_seconds())
+    )  # at any time of day
     plan = {"kind": "continuous", "end_time": None, "late_windows": "changed", "refresh_for": age}
     place = replace(in_postgresql, folder=in_postgresql.folder / "bounded")
     place.folder.mkdir()
