@@ -16,7 +16,7 @@ from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.record_kind import RecordKind
 from snapshot_assets.format.layout import COMPARISONS, comparison_of, comparison_path, new_attempt
-from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.format.units import counted, parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 UNFINISHED = "unfinished"
@@ -54,6 +54,11 @@ class ComparisonRecord:
     compared_by: str = field(default_factory=writer_name)
     snapshot_id: str = ""
     revision: int = 0
+
+    def __str__(self) -> str:
+        counts = {name: getattr(self, name) for name in ("equal", "changed", "different", "unknown")}
+        found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        return f"{self.chosen or 'everything'}, {counted(self.parts, 'part')}: {found or 'nothing to compare'}"
 
 
 def record_comparison(store: ObjectStore, state: State, record: ComparisonRecord, compared: Container[str]) -> None:
