@@ -7,7 +7,7 @@ source knows of them (`Database.changes_since`), or by value: as sums of the row
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -168,7 +168,7 @@ class Sides:
         for file, text in zip(self.part.files, self.texts, strict=True):
             yield from read_batches(store, file, self.schema, text, verify=verify, zone=self.zone, deleted=self.deleted)
 
-    def source(self, database: Database, every: Callable[[int], None] = lambda rows: None) -> Iterator[pa.RecordBatch]:
+    def source(self, database: Database, every: Callable[[int], None] = lambda rows: None) -> Generator[pa.RecordBatch]:
         """Yield the rows of the source; `every` gets the number of rows of each batch with those that are deleted."""
         filters = [(predicate, columns_of(predicate)) for predicate in self.deleted]
         here = DataFile("The source", *self.part.table, self.part.chunk, "", 0, 0, "", 0, 0)  # for errors
