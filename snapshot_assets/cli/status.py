@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from snapshot_assets.catalog.status import Compared, Moment, Size, Status, Verified, location_status
+from snapshot_assets.catalog.status import Moment, Size, Status, Verified, location_status
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import duration_of, open_log, place_of
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         facts = asdict(status)
         facts["verified"] = [asdict(each.verification) | {"age_seconds": each.age_seconds} for each in status.verified]
-        facts["compared"] = [_facts(each) for each in status.compared]
+        facts["compared"] = [asdict(each.comparison) | {"age_seconds": each.age_seconds} for each in status.compared]
         facts["garbage"] = {name: facts.pop(name) for name in ("collectable", "waiting")}
         facts["log"] = {name: facts.pop(name) for name in ("transactions", "checkpoints")}
         show_json(plain(facts | {"max_age": max_age, "stale": stale, "healthy": healthy}))
@@ -96,12 +95,6 @@ def _first(name: str, found: Sequence[str], advice: str) -> Iterator[tuple[str, 
         yield name, each
     if len(found) > _SHOWN:
         yield name, f"and {len(found) - _SHOWN:,} more; {advice}"
-
-
-def _facts(each: Compared) -> dict[str, Any]:
-    facts = asdict(each.comparison) | {"age_seconds": each.age_seconds}
-    del facts["equal_parts"]  # those of an unfinished comparison
-    return facts
 
 
 def _garbage(collectable: Size, waiting: Size, *, replica: bool) -> str:
