@@ -8,6 +8,7 @@ another one can continue it.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.record_kind import RecordKind
+from snapshot_assets.errors import StorageError
 from snapshot_assets.format.layout import COMPARISONS, comparison_of, comparison_path, new_attempt
 from snapshot_assets.format.units import counted, parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
@@ -75,23 +77,30 @@ def record_comparison(
         state: The state that was compared.
         record: The comparison.
         compared: The names of all compared parts.
-        path: Where its record is written, in place of the one there; "" for a new one.
+        path: Where an unfinished one has its record, which that of the finished one replaces; "" if it has none.
     """
     with _RECORDS.warning(store):
-        if record.scope != "part":
-            _write(store, path or _new_path(record), state, record)
+        if record.scope == "part":
+            _record_part(store, state, record, compared)
+        else:
+            _write(store, path if record.scope == UNFINISHED else _new_path(record), state, record)
+    if path and record.scope != UNFINISHED:
+        with suppress(StorageError):  # what stays is garbage
+            store.delete(path)
+
+
+def _record_part(store: ObjectStore, state: State, record: ComparisonRecord, compared: Container[str]) -> None:
+    own, before = set[str](), set[str]()
+    for _ in range(_TRIES):
+        infos = [info for info in _finished(store.list(COMPARISONS)) if info.path not in own]
+        if own and before.issuperset(info.path for info in infos):
             return
-        own, before = set[str](), set[str]()
-        for _ in range(_TRIES):
-            infos = [info for info in _finished(store.list(COMPARISONS)) if info.path not in own]
-            if own and before.issuperset(info.path for info in infos):
-                return
-            # Again if others recorded a comparison meanwhile, of which this record knows nothing.
-            before.update(info.path for info in infos)
-            known = known_differences(current_comparisons(store, state, infos))
-            different = {name for name in known if name not in compared}.union(record.different_parts)
-            own.add(path := _new_path(record))
-            _write(store, path, state, replace(record, different_parts=tuple(sorted(different))))
+        # Again if others recorded a comparison meanwhile, of which this record knows nothing.
+        before.update(info.path for info in infos)
+        known = known_differences(current_comparisons(store, state, infos))
+        different = {name for name in known if name not in compared}.union(record.different_parts)
+        own.add(path := _new_path(record))
+        _write(store, path, state, replace(record, different_parts=tuple(sorted(different))))
 
 
 def _new_path(record: ComparisonRecord) -> str:
