@@ -26,6 +26,7 @@ from snapshot_assets.databases.duckdb.unfit_values import (
     unfit_conditions,
 )
 from snapshot_assets.databases.protocol.query import (
+    ORDERED,
     SAMPLE_ROWS,
     ColumnRange,
     Quantiles,
@@ -41,6 +42,7 @@ from snapshot_assets.databases.protocol.source import (
     DatabaseAddress,
     ExportedRows,
     HeldState,
+    KeyRows,
     Rows,
     Scan,
     Selection,
@@ -50,7 +52,7 @@ from snapshot_assets.databases.protocol.source import (
 from snapshot_assets.databases.protocol.time_column import TimedSource
 from snapshot_assets.databases.selection.columns import scanned_column, unfit_value
 from snapshot_assets.databases.selection.hidden import check_masks
-from snapshot_assets.databases.selection.selection import check_split
+from snapshot_assets.databases.selection.selection import check_split, ranged_key
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, SnapshotError
@@ -65,6 +67,7 @@ _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, 
 _VECTOR = 2048  # rows that DuckDB processes at once, and the fewest in a batch
 _ROW_GROUP = 122_880
 _PROBE_ROWS = 16
+_SAMPLE = f"reservoir({SAMPLE_ROWS} ROWS)"
 _PART = re.compile(r"rowid:(\d+)-(\d+)")
 
 
@@ -206,11 +209,25 @@ class DuckDBDatabase(TimedSource):
             replace(scan, part=f"rowid:{start * _ROW_GROUP}-{stop * _ROW_GROUP}") for start, stop in pairwise(edges)
         ]
 
+    def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
+        """Divide rows by a sample of the key; see `Database.divide`."""
+        query, column = self._query(scan), ranged_key(scan.table, RANGED)
+        if column is None or not query.row_ids:
+            return []
+        rows = f"SELECT {identifier(column.name)} AS value, rowid AS id FROM {query.table} WHERE {query.where}"
+        sample = f"SELECT * FROM ({rows}) USING SAMPLE {_SAMPLE}"
+        ranks = f"SELECT value, rank() OVER (ORDER BY value) AS a, rank() OVER (ORDER BY id) AS b FROM ({sample})"
+        sql = f"SELECT abs(corr(a, b)), quantile_disc(value, {fractions(parts)})::VARCHAR[] FROM ({ranks})"
+        [(correlation, values)] = self._session.rows(sql, doing=f"dividing {scan.table.table_name}")
+        within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
+        ordered = (correlation or 0) >= ORDERED
+        return Quantiles(column.name, column.type, 0, tuple(values)).ranges(parts, within) if ordered else []
+
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a sample of a column; see `Database.quantiles`."""
         query, name = self._query(scan), identifier(column)
         present = f"SELECT {name} AS value FROM {query.table} WHERE {query.where} AND {name} IS NOT NULL"
-        sample = f"SELECT value FROM ({present}) USING SAMPLE reservoir({SAMPLE_ROWS} ROWS)"
+        sample = f"SELECT value FROM ({present}) USING SAMPLE {_SAMPLE}"
         sql = f"SELECT count(*), quantile_disc(value, {fractions(parts)})::VARCHAR[] FROM ({sample})"
         with self._session.cursor() as cursor, self._session.translated(f"sampling {column} of {scan.table.name}"):
             set_bounds(cursor, scan.rows)

@@ -97,7 +97,14 @@ class TimelessRows:
     """Rows of a timed table whose time is NULL or infinite; chunk 0 holds them."""
 
 
-Rows = AllRows | WindowRows | TimelessRows
+@dataclass(frozen=True)
+class KeyRows:
+    """Rows of a range of an untimed table's primary key."""
+
+    range: ColumnRange
+
+
+Rows = AllRows | WindowRows | TimelessRows | KeyRows
 
 
 @dataclass(frozen=True)
@@ -279,6 +286,14 @@ class Database(SchemaSource, Protocol):
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""
+
+    def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
+        """Divide all rows of a table, or those of a range, into about as many ranges of the primary key's first column.
+
+        The ranges are in the order of the key and of similar size. They are none where nothing is gained by reading one
+        without the others, because the rows do not lie about in that order, and where the database has no such key (see
+        `key_column`), or knows nothing of it.
+        """
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values of a column that divide a sample of a scan's rows into `parts` parts of equal size.
