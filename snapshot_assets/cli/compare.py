@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.export import create_request as request
@@ -29,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     span = request.parse_range(options.time_range, "--time-range")
     rotation = options.sample and Rotation.of_share(parse_share(options.sample), datetime.now(UTC))
     tables = tuple(map(parse_table, options.compared))
+    at = None if options.at is None else partial(resolve_version, options.at)
     configuration, plan = request.plan_of(options)
     if plan.schema_only:
         raise PlanError("A schema-only snapshot has no rows to compare.")
@@ -36,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
         from snapshot_assets.engine.export.compare import Choice, Comparison, compare
 
         with opened_to_look("comparing", options, configuration, plan) as (opened, watch):
-            compared = compare(opened, Choice(tables, span, rotation), watch.stage)
-            state = opened.catalog.state
+            choice = Choice(tables, span, rotation, at)
+            compared, state = compare(opened, choice, watch.stage), choice.state(opened.catalog.state)
     if options.json:
         show_json(_facts(compared, state))
     else:
