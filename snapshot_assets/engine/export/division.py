@@ -17,11 +17,11 @@ from snapshot_assets.format.chunk_parts import KeyRange, RowsErased, divisions
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
-Part = TableName | KeyRange
+Portion = TableName | KeyRange
 """The rows of a table in a chunk, or a range of them."""
 
 
-def part_of(scan: Scan) -> Part:
+def portion_of(scan: Scan) -> Portion:
     """Return what a scan reads of its chunk; a range has no attempts."""
     name = scan.table.table_name
     if not isinstance(scan.rows, KeyRows):
@@ -30,7 +30,7 @@ def part_of(scan: Scan) -> Part:
     return KeyRange(name.schema, name.table, own.column, own.type, own.low or "", own.high or "")
 
 
-def recorded_parts(state: State, schema: DatabaseSchema) -> dict[TableName, dict[Rows, Part]]:
+def recorded_parts(state: State, schema: DatabaseSchema) -> dict[TableName, dict[Rows, Portion]]:
     """Return the parts of each untimed table as the log has them: its ranges, in order of the key, or the whole table.
 
     A table is one part, too, if a file of it is of no range, because an older build wrote it, if a compaction left out
@@ -47,7 +47,7 @@ def recorded_parts(state: State, schema: DatabaseSchema) -> dict[TableName, dict
     return {table.table_name: _parts(table, divided.get(table.table_name)) for table in schema.tables}
 
 
-def _parts(table: Table, ranges: Sequence[KeyRange] | None) -> dict[Rows, Part]:
+def _parts(table: Table, ranges: Sequence[KeyRange] | None) -> dict[Rows, Portion]:
     column = key_column(table)
     if not ranges or column is None or (column.name, column.type) != (ranges[0].column, ranges[0].type):
         return {AllRows(): table.table_name}

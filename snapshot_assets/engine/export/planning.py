@@ -26,7 +26,7 @@ from snapshot_assets.databases.protocol.source import (
 )
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
-from snapshot_assets.engine.export.division import Part, divided, part_of, recorded_parts
+from snapshot_assets.engine.export.division import Portion, divided, portion_of, recorded_parts
 from snapshot_assets.engine.export.hidden_values import hide_values
 from snapshot_assets.engine.export.tasks import ChunkWork, Frame, timeless_rows_error
 from snapshot_assets.engine.session import Session, spark_errors
@@ -62,10 +62,10 @@ FEW_WINDOWS, MANY_WINDOWS = 8, 64
 RANGE_ROWS = 1000
 """Fewest rows of a query's ranges, each a Spark task, unless the rows are large."""
 
-_Counts = dict[int, dict[Part, int]]
+_Counts = dict[int, dict[Portion, int]]
 """Rows of each chunk by part."""
 
-_Read = dict[tuple[int, Part], Rows]
+_Read = dict[tuple[int, Portion], Rows]
 """Rows of a table that are read, by chunk and part."""
 
 
@@ -80,7 +80,7 @@ class Planner:
 
     state: State
     schema: DatabaseSchema
-    only: Mapping[int, frozenset[Part]] = field(default_factory=dict, kw_only=True)
+    only: Mapping[int, frozenset[Portion]] = field(default_factory=dict, kw_only=True)
     untimed: Mapping[TableName, Sequence[Rows]] | None = field(default=None, kw_only=True)
 
     @property
@@ -126,9 +126,14 @@ class Planner:
         return (WindowRows(window.start, window.end, self.header.time_zone),)
 
     @cached_property
-    def recorded(self) -> Mapping[TableName, Mapping[Rows, Part]]:
+    def recorded(self) -> Mapping[TableName, Mapping[Rows, Portion]]:
         """The parts of the untimed tables as the log has them: ranges, or the whole table."""
         return recorded_parts(self.state, self.schema)
+
+    def range_of(self, scan: Scan) -> KeyRange | None:
+        """Return the range that a scan reads, as the log has it; None for other rows."""
+        known = self.recorded[scan.table.table_name].get(scan.rows)
+        return known if isinstance(known, KeyRange) else None
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ class ScanPlanner(Planner):
             if table.table_name in untimed:
                 continue
             sets = ((chunk, Scan(table, rows)) for chunk in chunks for rows in self._rows(table, chunk))
-            if read := {(chunk, part_of(scan)): scan.rows for chunk, scan in sets}:
+            if read := {(chunk, portion_of(scan)): scan.rows for chunk, scan in sets}:
                 yield [(table, read)]
 
     def _count(self, reads: Sequence[tuple[Table, _Read]], tried: bool, counts: _Counts) -> None:

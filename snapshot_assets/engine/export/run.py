@@ -24,7 +24,7 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.hidden import hides
 from snapshot_assets.engine.export.chunks import Export, Runner, export_chunks
-from snapshot_assets.engine.export.division import Part
+from snapshot_assets.engine.export.division import Portion
 from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.hidden_values import hiding_values
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
@@ -293,7 +293,7 @@ class OpenExport:
         chunks: Sequence[int],
         *,
         replace_completed: bool = False,
-        only: Mapping[int, frozenset[Part]] | None = None,
+        only: Mapping[int, frozenset[Portion]] | None = None,
     ) -> Generator[Sequence[Outcome], None, None]:
         """Export chunks that are not completed or are damaged, or all of them.
 

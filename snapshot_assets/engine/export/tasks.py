@@ -20,7 +20,7 @@ from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.sql import qualified
-from snapshot_assets.engine.export.division import Part, part_of
+from snapshot_assets.engine.export.division import Portion, portion_of
 from snapshot_assets.engine.files.target import FileSums, FileTarget
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
@@ -116,13 +116,13 @@ class ChunkWork:
     size: int = 0
     whole: bool = True
     timeless_allowed: bool = True
-    counts: Mapping[Part, int] = field(default_factory=dict)
+    counts: Mapping[Portion, int] = field(default_factory=dict)
     frames: tuple[Frame, ...] = ()
     check: Callable[[], None] | None = None
     status: str = "exported"
     replaces: tuple[DataFile, ...] | None = None
     superseded: tuple[str, ...] = ()
-    only: frozenset[Part] | None = None
+    only: frozenset[Portion] | None = None
 
     @property
     def parts(self) -> list[ChunkWork]:
@@ -156,10 +156,10 @@ class ChunkWork:
         Raises:
             DatabaseError: They differ.
         """
-        range_of: dict[str, Part] = {
+        range_of: dict[str, Portion] = {
             attempt: replace(each, attempts=()) for each in ranges for attempt in each.attempts
         }
-        written = Counter[Part]()
+        written = Counter[Portion]()
         for file in files:
             written[range_of.get(file.attempt, TableName(file.schema, file.table))] += file.rows
         for part, counted in self.counts.items():
@@ -250,7 +250,7 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> Outcome:
                         task.max_file_size,
                     )
                 files += written
-                if isinstance(part := part_of(scan), KeyRange):
+                if isinstance(part := portion_of(scan), KeyRange):
                     ranges.append(replace(part, attempts=tuple(file.attempt for file in written)))
         outcome = Outcome(work.chunk, "read", tuple(files), opened_at=opened_at, ranges=joined(ranges))
         if work.whole:
