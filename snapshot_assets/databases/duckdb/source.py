@@ -67,7 +67,6 @@ _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, 
 _VECTOR = 2048  # rows that DuckDB processes at once, and the fewest in a batch
 _ROW_GROUP = 122_880
 _PROBE_ROWS = 16
-_SAMPLE = f"reservoir({SAMPLE_ROWS} ROWS)"
 _PART = re.compile(r"rowid:(\d+)-(\d+)")
 
 
@@ -215,7 +214,7 @@ class DuckDBDatabase(TimedSource):
         if column is None or not query.row_ids:
             return []
         rows = f"SELECT {identifier(column.name)} AS value, rowid AS id FROM {query.table} WHERE {query.where}"
-        sample = f"SELECT * FROM ({rows}) USING SAMPLE {_SAMPLE}"
+        sample = f"SELECT * FROM ({rows}) USING SAMPLE reservoir({SAMPLE_ROWS} ROWS)"
         ranks = f"SELECT value, rank() OVER (ORDER BY value) AS a, rank() OVER (ORDER BY id) AS b FROM ({sample})"
         sql = f"SELECT abs(corr(a, b)), quantile_disc(value, {fractions(parts)})::VARCHAR[] FROM ({ranks})"
         [(correlation, values)] = self._session.rows(sql, doing=f"dividing {scan.table.table_name}")
@@ -227,7 +226,7 @@ class DuckDBDatabase(TimedSource):
         """Return the values that divide a sample of a column; see `Database.quantiles`."""
         query, name = self._query(scan), identifier(column)
         present = f"SELECT {name} AS value FROM {query.table} WHERE {query.where} AND {name} IS NOT NULL"
-        sample = f"SELECT value FROM ({present}) USING SAMPLE {_SAMPLE}"
+        sample = f"SELECT value FROM ({present}) USING SAMPLE reservoir({SAMPLE_ROWS} ROWS)"
         sql = f"SELECT count(*), quantile_disc(value, {fractions(parts)})::VARCHAR[] FROM ({sample})"
         with self._session.cursor() as cursor, self._session.translated(f"sampling {column} of {scan.table.name}"):
             set_bounds(cursor, scan.rows)
