@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from math import inf
 from typing import Any
 
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.protocol.query import ColumnRange
-from snapshot_assets.databases.protocol.source import AllRows, KeyRows, Rows, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.protocol.source import (
+    AllRows,
+    KeyRows,
+    Rows,
+    Scan,
+    TimelessRows,
+    WindowRows,
+    joined_ranges,
+)
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted
@@ -120,16 +127,10 @@ def _in_sets(
 
 def _in_ranges(ranges: Sequence[ColumnRange], values: Mapping[str, str], run: _Run) -> list[Mapping[str, Any]]:
     """Aggregate the rows of ranges in the order of the key."""
-    joined: list[ColumnRange] = []
-    for each in ranges:
-        if joined and joined[-1].high == each.low:
-            joined[-1] = replace(joined[-1], high=each.high)
-        else:
-            joined.append(each)
     column, kind = identifier(ranges[0].column), ranges[0].type
     edges = list(dict.fromkeys(edge for each in ranges for edge in (each.low, each.high) if edge is not None))
     number = f"pg_catalog.width_bucket({column}, ARRAY[{', '.join(map(literal, edges))}]::{kind}[])"
-    found = _by_number(number, values, run, [KeyRows(each) for each in joined])
+    found = _by_number(number, values, run, [KeyRows(each) for each in joined_ranges(ranges)])
     return [found.get(0 if each.low is None else edges.index(each.low) + 1, {}) for each in ranges]
 
 

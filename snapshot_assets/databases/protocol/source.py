@@ -6,9 +6,9 @@ picklable. Its URI contains secrets and appears in no `repr`, document, tag or e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -105,6 +105,17 @@ class KeyRows:
 
 
 Rows = AllRows | WindowRows | TimelessRows | KeyRows
+
+
+def joined_ranges(ranges: Iterable[ColumnRange]) -> list[ColumnRange]:
+    """Return ranges, given in the order of the column, with those that follow each other as one."""
+    joined: list[ColumnRange] = []
+    for each in ranges:
+        if joined and joined[-1].high == each.low:
+            joined[-1] = replace(joined[-1], high=each.high)
+        else:
+            joined.append(each)
+    return joined
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ has its place in one of them, also a row that is added later. A range that has o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.protocol.query import ColumnRange
-from snapshot_assets.databases.protocol.source import AllRows, Database, KeyRows, Rows, Scan
+from snapshot_assets.databases.protocol.source import AllRows, Database, KeyRows, Rows, Scan, joined_ranges
 from snapshot_assets.databases.selection.selection import key_column
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.chunk_parts import KeyRange, RowsErased, divisions
@@ -21,13 +21,19 @@ Portion = TableName | KeyRange
 """The rows of a table in a chunk, or a range of them."""
 
 
-def portion_of(scan: Scan) -> Portion:
-    """Return what a scan reads of its chunk; a range has no attempts."""
-    name = scan.table.table_name
+def written_range(scan: Scan, files: Iterable[DataFile]) -> KeyRange | None:
+    """Return the range that a scan reads, with the attempts of the files that were written of it; None for others."""
     if not isinstance(scan.rows, KeyRows):
-        return name
-    own = scan.rows.range
-    return KeyRange(name.schema, name.table, own.column, own.type, own.low or "", own.high or "")
+        return None
+    own, attempts = scan.rows.range, tuple(file.attempt for file in files)
+    return KeyRange(*scan.table.table_name, own.column, own.type, own.low or "", own.high or "", attempts)
+
+
+def together(rows: Sequence[Rows]) -> list[Rows]:
+    """Return rows of a table, with ranges that follow each other as one, and all of its ranges as all rows."""
+    joined = joined_ranges(each.range for each in rows if isinstance(each, KeyRows))
+    others = [each for each in rows if not isinstance(each, KeyRows)]
+    return others + [AllRows() if each.low is each.high is None else KeyRows(each) for each in joined]
 
 
 def recorded_parts(state: State, schema: DatabaseSchema) -> dict[TableName, dict[Rows, Portion]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain, islice
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import kind_of, open_database
@@ -26,7 +27,7 @@ from snapshot_assets.databases.protocol.source import (
 )
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
-from snapshot_assets.engine.export.division import Portion, divided, portion_of, recorded_parts
+from snapshot_assets.engine.export.division import Portion, divided, recorded_parts, together
 from snapshot_assets.engine.export.hidden_values import hide_values
 from snapshot_assets.engine.export.tasks import ChunkWork, Frame, timeless_rows_error
 from snapshot_assets.engine.session import Session, spark_errors
@@ -62,11 +63,11 @@ FEW_WINDOWS, MANY_WINDOWS = 8, 64
 RANGE_ROWS = 1000
 """Fewest rows of a query's ranges, each a Spark task, unless the rows are large."""
 
-_Counts = dict[int, dict[Portion, int]]
-"""Rows of each chunk by part."""
+_Counts = dict[int, dict[TableName, int]]
+"""Rows of each chunk by table."""
 
-_Read = dict[tuple[int, Portion], Rows]
-"""Rows of a table that are read, by chunk and part."""
+_Read = dict[int, list[Rows]]
+"""Rows of a table that are read, by chunk."""
 
 
 @dataclass(frozen=True)
@@ -206,24 +207,24 @@ class ScanPlanner(Planner):
 
     def _counted_together(self, chunks: Sequence[int]) -> Iterator[list[tuple[Table, _Read]]]:
         """Yield tables with their rows of each chunk: many that are read as a whole together, others alone."""
-        whole = [table for table in self.schema.tables if list(self._rows(table, UNTIMED_CHUNK)) == [AllRows()]]
+        whole = [table for table in self.schema.tables if together(self._rows(table, UNTIMED_CHUNK)) == [AllRows()]]
         if UNTIMED_CHUNK in chunks:
             for first in range(0, len(whole), COUNTED_TOGETHER):
-                group = whole[first : first + COUNTED_TOGETHER]
-                yield [(table, {(UNTIMED_CHUNK, table.table_name): AllRows()}) for table in group]
+                yield [(table, {UNTIMED_CHUNK: [AllRows()]}) for table in whole[first : first + COUNTED_TOGETHER]]
         untimed = {table.table_name for table in whole}
         for table in self.schema.tables:
             if table.table_name in untimed:
                 continue
-            sets = ((chunk, Scan(table, rows)) for chunk in chunks for rows in self._rows(table, chunk))
-            if read := {(chunk, portion_of(scan)): scan.rows for chunk, scan in sets}:
+            if read := {chunk: together(rows) for chunk in chunks if (rows := self._rows(table, chunk))}:
                 yield [(table, read)]
 
     def _count(self, reads: Sequence[tuple[Table, _Read]], tried: bool, counts: _Counts) -> None:
         """Add the rows of tables to `counts`, as the database counts them; if that fails, of each table alone."""
         try:
             counted = list(
-                self.database.count_rows([(table, list(read.values())) for table, read in reads], thorough=tried)
+                self.database.count_rows(
+                    [(table, list(chain(*read.values()))) for table, read in reads], thorough=tried
+                )
             )
         except _OF_THE_SOURCE:
             raise
@@ -234,9 +235,10 @@ class ScanPlanner(Planner):
             for each in reads:
                 self._count([each], tried, counts)
             return
-        for (_, read), numbers in zip(reads, counted, strict=True):
-            for (chunk, part), number in zip(read, numbers or (), strict=numbers is not None):
-                counts[chunk][part] = number
+        for (table, read), numbers in zip(reads, counted, strict=True):
+            left = iter(numbers or ())
+            for chunk, rows in read.items() if numbers is not None else ():
+                counts[chunk][table.table_name] = sum(islice(left, len(rows)))
 
     def _text(self, error: SnapshotError) -> str:
         return scrub(str(hide_values(error) if self.header.hidden else error))

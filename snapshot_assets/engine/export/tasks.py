@@ -20,7 +20,7 @@ from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.sql import qualified
-from snapshot_assets.engine.export.division import Portion, portion_of
+from snapshot_assets.engine.export.division import Portion, written_range
 from snapshot_assets.engine.files.target import FileSums, FileTarget
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
@@ -100,7 +100,7 @@ class ChunkWork:
         size: Estimated bytes; small chunks share a task.
         whole: Whether these are all scans of the chunk; then the task writes its receipt.
         timeless_allowed: Whether rows without a finite time may be exported; otherwise such a row fails the chunk.
-        counts: Rows of the parts of the chunk, as the database counts them; see `Database.count_rows`.
+        counts: Rows that are read by table, as the database counts them; see `Database.count_rows`.
         frames: DataFrames with the rows, instead of scans.
         check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
         status: Status of the outcome once the chunk is committed.
@@ -116,7 +116,7 @@ class ChunkWork:
     size: int = 0
     whole: bool = True
     timeless_allowed: bool = True
-    counts: Mapping[Portion, int] = field(default_factory=dict)
+    counts: Mapping[TableName, int] = field(default_factory=dict)
     frames: tuple[Frame, ...] = ()
     check: Callable[[], None] | None = None
     status: str = "exported"
@@ -150,24 +150,20 @@ class ChunkWork:
             return not any(known.attempt in each.attempts for each in ranges)
         return known not in ranges
 
-    def check_counts(self, files: Iterable[DataFile], ranges: Iterable[KeyRange]) -> None:
+    def check_counts(self, files: Iterable[DataFile]) -> None:
         """Compare the rows that the chunk's tasks wrote with those that the database counted.
 
         Raises:
             DatabaseError: They differ.
         """
-        range_of: dict[str, Portion] = {
-            attempt: replace(each, attempts=()) for each in ranges for attempt in each.attempts
-        }
-        written = Counter[Portion]()
+        written = Counter[TableName]()
         for file in files:
-            written[range_of.get(file.attempt, TableName(file.schema, file.table))] += file.rows
-        for part, counted in self.counts.items():
-            if written[part] != counted:
-                name = TableName(part.schema, part.table)
+            written[TableName(file.schema, file.table)] += file.rows
+        for name, counted in self.counts.items():
+            if written[name] != counted:
                 raise DatabaseError(
                     f"{name}: the database counts {counted:,} rows in {self.window or 'chunk 0'}, and the tasks read"
-                    f" {written[part]:,} of the same state, so nothing of this chunk is committed. The usual"
+                    f" {written[name]:,} of the same state, so nothing of this chunk is committed. The usual"
                     f" cause is a corrupt index: check the indexes with amcheck, and REINDEX TABLE {qualified(name)},"
                     " then run again. If the numbers still differ, report it.",
                     table=str(name),
@@ -250,11 +246,11 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> Outcome:
                         task.max_file_size,
                     )
                 files += written
-                if isinstance(part := portion_of(scan), KeyRange):
-                    ranges.append(replace(part, attempts=tuple(file.attempt for file in written)))
+                if each := written_range(scan, written):
+                    ranges.append(each)
         outcome = Outcome(work.chunk, "read", tuple(files), opened_at=opened_at, ranges=joined(ranges))
         if work.whole:
-            work.check_counts(files, outcome.ranges)
+            work.check_counts(files)
             receipt = task.provenance.receipt(outcome, work.superseded)
             outcome = replace(outcome, receipt=write_young_receipt(task.store, receipt, datetime.now(UTC)))
         return replace(outcome, seconds=time.monotonic() - started)
