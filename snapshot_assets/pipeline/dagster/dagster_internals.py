@@ -148,7 +148,8 @@ def check_events(
 ) -> list[dg.AssetCheckEvaluation]:
     """Return the events of a check's results, each about the newest materialization, by queries of all at once.
 
-    Without its materialization, Dagster does not treat a partition's result as current, and the UI does not show it.
+    The worst are last, because the overview of a check shows its newest result. Without its materialization, Dagster
+    does not treat a partition's result as current, and the UI does not show it.
     """
     partitions = {result.partition for result in results}
     keys = {partition for partition in partitions if partition is not None}
@@ -179,7 +180,7 @@ def check_events(
             severity=result.severity,
             target_materialization_data=targets.get(result.partition),
         )
-        for result in results
+        for result in sorted(results, key=lambda each: (each.passed, each.severity.value), reverse=True)
     ]
 
 
@@ -208,7 +209,7 @@ def _ended(info: Any) -> str:
     return "" if info.latest_execution_status is None else str(info.latest_execution_status.value)
 
 
-def runs_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> bool:
+def runs_asset(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey) -> bool:
     """Return whether the run of a step materializes an asset, too."""
     return key in context.job_def.asset_layer.selected_asset_keys
 
