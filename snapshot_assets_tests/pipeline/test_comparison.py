@@ -8,7 +8,9 @@ import dagster as dg
 import duckdb
 import pytest
 
+from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, current_comparisons
 from snapshot_assets.errors import PlanError
+from snapshot_assets_tests.cli.helpers import store_of
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.engine.export.test_compare import Bytes, Shop, with_value
 from snapshot_assets_tests.pipeline.project import QUIET, Make, Project, job, run_job
@@ -72,6 +74,12 @@ def evaluations(project: Project) -> dict[str | None, dg.AssetCheckEvaluation]:
     return project._evaluations("chunks", "equals_source")
 
 
+def recorded(project: Project) -> list[ComparisonRecord]:
+    """Return the comparisons that the location has on record."""
+    store = store_of(project.location)
+    return current_comparisons(store, project.state(), store.list())
+
+
 def data(project: Project) -> tuple[int, set[str]]:
     """Return the revision, and all objects beside records."""
     names = {str(path) for path in project.location.rglob("*") if path.is_file()}
@@ -86,6 +94,7 @@ def test_an_equal_snapshot_passes_and_nothing_is_written_to_it(shop: Project) ->
     assert counts == {"compared": "5", "equal": "5", "changed": "0", "different": "0", "unknown": "0"}
     assert shown(shop) == [True] * 4
     assert data(shop) == before
+    assert [(each.scope, each.parts, each.equal) for each in recorded(shop)] == [("all", 5, 5)]
     assert shop.observed("manifest")["equal"] == "5"
     assert any("5 tables in 4 chunks compared by value: 5 equal." in line for line in shop.log())
 
@@ -150,6 +159,7 @@ def test_the_check_by_itself_compares_only_its_partition(shop: Project) -> None:
     assert only_compare(shop, "chunks", shop.keys[1]).success
     assert shown(shop) == [None, False, None, None]
     assert any("1 table in 1 chunk compared by value" in line for line in shop.log())
+    assert [(each.scope, each.chosen) for each in recorded(shop)] == [("part", "1 chunk from 2 on")]
     assert only_compare(shop, "chunks", shop.keys[0]).success
     assert only_compare(shop, "untimed_tables").success
     assert shown(shop) == [False, False, None, True]

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.record_kind import RecordKind
 from snapshot_assets.format.layout import COMPARISONS, comparison_of, comparison_path, new_attempt
-from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.format.units import counted, parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 UNFINISHED = "unfinished"
@@ -55,9 +55,16 @@ class ComparisonRecord:
     snapshot_id: str = ""
     revision: int = 0
 
+    def __str__(self) -> str:
+        counts = {name: getattr(self, name) for name in ("equal", "changed", "different", "unknown")}
+        found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        return f"{self.chosen or 'everything'}, {counted(self.parts, 'part')}: {found or 'nothing to compare'}"
 
-def record_comparison(store: ObjectStore, state: State, record: ComparisonRecord, compared: Container[str]) -> None:
-    """Record a comparison of the newest state, which ended, at its location.
+
+def record_comparison(
+    store: ObjectStore, state: State, record: ComparisonRecord, compared: Container[str] = (), path: str = ""
+) -> None:
+    """Record a comparison of the newest state at its location.
 
     A store that refuses the record, such as one that is read-only, causes a warning.
 
@@ -66,20 +73,17 @@ def record_comparison(store: ObjectStore, state: State, record: ComparisonRecord
         state: The state that was compared.
         record: The comparison.
         compared: The names of all compared parts.
+        path: Where its record is written, in place of the one there; "" for a new one.
     """
     with _RECORDS.warning(store):
-        if record.scope != "all":
-            before = current_comparisons(store, state, store.list(COMPARISONS))
-            kept = {name for name in known_differences(before) if name not in compared}
+        if record.scope == "part":
+            before = known_differences(current_comparisons(store, state, store.list(COMPARISONS)))
+            kept = {name for name in before if name not in compared}
             record = replace(record, different_parts=tuple(sorted(kept.union(record.different_parts))))
-        write_comparison(store, comparison_path(record.compared_at, record.scope, new_attempt()), state, record)
-
-
-def write_comparison(store: ObjectStore, path: str, state: State, record: ComparisonRecord) -> None:
-    """Write a record at a path, in place of the one that is there."""
-    times = {name: time_text(getattr(record, name)) for name in _TIMES}
-    members = {name: (asdict(record) | times)[name] for name in _MEMBERS}
-    _RECORDS.write(store, path, state, members)
+        times = {name: time_text(getattr(record, name)) for name in _TIMES}
+        facts = asdict(record) | times
+        path = path or comparison_path(record.compared_at, record.scope, new_attempt())
+        _RECORDS.write(store, path, state, {name: facts[name] for name in _MEMBERS})
 
 
 def superseded_comparisons(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
@@ -89,7 +93,7 @@ def superseded_comparisons(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
     """
     records = list(infos)
     unfinished = {info.path: info.modified for info in records if comparison_of(info.path) == (UNFINISHED,)}
-    return unfinished | _RECORDS.superseded(records)
+    return _RECORDS.superseded(records) | unfinished
 
 
 def current_comparisons(store: ObjectStore, state: State, infos: Iterable[ObjectInfo]) -> list[ComparisonRecord]:
@@ -101,6 +105,19 @@ def current_comparisons(store: ObjectStore, state: State, infos: Iterable[Object
     finished = (info for info in infos if comparison_of(info.path) != (UNFINISHED,))
     found = _RECORDS.current(store, state.location_id, finished).values()
     return [record for record in found if record.snapshot_id == state.snapshot_id]
+
+
+def unfinished_comparison(
+    store: ObjectStore, state: State, chosen: str, since: datetime
+) -> tuple[str, ComparisonRecord] | None:
+    """Return the last unfinished comparison of a revision and a choice with its path, if it was recorded since then."""
+    infos = [info for info in store.list(COMPARISONS) if info.modified >= since]
+    wanted = (UNFINISHED, chosen, state.snapshot_id, state.revision)
+    records = _RECORDS.current(store, state.location_id, infos).items()
+    found = [
+        each for each in records if (each[1].scope, each[1].chosen, each[1].snapshot_id, each[1].revision) == wanted
+    ]
+    return found[-1] if found else None
 
 
 def known_differences(comparisons: list[ComparisonRecord]) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import DataFile
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicates import Predicate, columns_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -74,6 +75,11 @@ class Part:
     def place(self) -> tuple[int, TableName]:
         """What no other part has: the chunk and the table."""
         return self.chunk, self.table
+
+    @property
+    def name(self) -> str:
+        """Its name in records of comparisons."""
+        return f"{self.chunk}/{table_text(self.table)}"
 
 
 def parts_of(opened: OpenExport, state: State, chunks: Iterable[int]) -> list[Part]:

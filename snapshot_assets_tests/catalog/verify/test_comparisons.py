@@ -16,7 +16,6 @@ from snapshot_assets.catalog.verify.comparisons import (
     current_comparisons,
     known_differences,
     record_comparison,
-    write_comparison,
 )
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import StoreDeniedError
@@ -156,7 +155,10 @@ def test_garbage_collection_deletes_covered_and_unfinished_records_after_the_gra
     compared(sealed, "1/s.a")
     compared(sealed, scope="part")
     record = ComparisonRecord(AT, AT, UNFINISHED)
-    write_comparison(sealed.store, comparison_path(AT, UNFINISHED, "01234567"), sealed.catalog.state, record)
+    path = comparison_path(AT, UNFINISHED, "01234567")
+    for _ in range(2):
+        record_comparison(sealed.store, sealed.catalog.state, record, path=path)
+    assert path in recorded(sealed.store)
     kept = current(sealed)
     assert [each.scope for each in kept] == ["all", "part"]
     known = recorded(sealed.store)
