@@ -40,7 +40,7 @@ from snapshot_assets.pipeline.assets.replicas import replica_asset
 from snapshot_assets.pipeline.assets.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.assets.tables import database_spec, names_of, table_specs
 from snapshot_assets.pipeline.assets.tags import show_tags, tag_asset, tag_job, tag_sensor
-from snapshot_assets.pipeline.automation.comparison import equality_checks
+from snapshot_assets.pipeline.automation.comparison import equality_checks, lateness_check
 from snapshot_assets.pipeline.automation.exports import (
     ExportConfig,
     ManifestConfig,
@@ -199,6 +199,8 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             checks.append(replica_check(plan))
         if comparable:
             checks += equality_checks(plan, spark_key)
+        if plan.dagster.compare_cron:
+            checks.append(lateness_check(plan))
         if plan.target and not plan.schema_only:
             checks += row_counts_checks(plan, spark_key)
         exporting = []

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 import duckdb
 import pytest
 
-from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, current_comparisons
+from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, current_comparisons, record_comparison
 from snapshot_assets.errors import PlanError
+from snapshot_assets.pipeline.automation import comparison
 from snapshot_assets_tests.cli.helpers import store_of
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.engine.export.test_compare import Bytes, Shop, with_value
@@ -134,7 +136,7 @@ def test_a_forged_file_fails_the_run_and_its_check_and_the_rows_are_named(shop: 
     failure = shop.failure(compare(shop))
     assert failure.description is not None
     assert (
-        "is damaged: 5 tables in 4 chunks compared by value: 2 equal, 1 changed since, 2 different"
+        "which did not change: 5 tables in 4 chunks compared by value: 2 equal, 1 changed since, 2 different"
         in failure.description
     )
     assert "replace: true" in str(failure.metadata["remedy"].value)
@@ -280,3 +282,27 @@ def test_a_difference_from_the_source_holds_no_seal_back(
     failed = dg.AssetCheckEvaluation(passed=False, asset_key=project.key("untimed_tables"), check_name=check)
     project.instance.report_runless_asset_event(failed)
     assert asked(project, cursor, at=NOON + MINUTE)[0] == requested
+
+
+def test_a_comparison_that_is_overdue_warns(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.plan = project.plan.changed(dagster={"compare_cron": "0 * * * *"})
+    assert export(project).success
+    assert project.checks("manifest", "compared_in_time") == {None: True}  # it was not due yet
+    now = datetime.now(UTC)
+    later = type("later", (datetime,), {"now": classmethod(lambda cls, tz=UTC: now + timedelta(days=3))})
+    monkeypatch.setattr(comparison, "datetime", later)
+    assert run_job(project, "demo_verify", {}).success
+    found = project.check("manifest", "compared_in_time")
+    assert (found.passed, found.severity, found.metadata["compared"].value) == (False, WARN, "never")
+    assert "Run demo_compare." in str(found.description)
+    store = store_of(project.location)
+    for scope, passed in (("part", False), ("all", True)):
+        started = now + timedelta(days=2.5)
+        record_comparison(store, project.state(), ComparisonRecord(started, started, scope))
+        assert project.run_checks("manifest", keys=()).success
+        assert project.checks("manifest", "compared_in_time") == {None: passed}
+
+
+def test_a_plan_without_a_time_for_comparisons_has_no_check_of_it(project: Project) -> None:
+    checks = project.definitions().get_repository_def().asset_graph.asset_check_keys
+    assert "compared_in_time" not in {key.name for key in checks}

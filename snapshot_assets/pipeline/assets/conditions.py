@@ -17,7 +17,7 @@ from snapshot_assets.pipeline.dagster.partitions import (
 )
 from snapshot_assets.plan.plan import Plan
 
-EQUAL = "equals_source"
+EQUAL, IN_TIME = "equals_source", "compared_in_time"
 
 
 def equality_check(plan: Plan, asset: str) -> dg.AssetCheckKey:
@@ -62,12 +62,13 @@ def when_updated(plan: Plan) -> dict[str, Any]:
     """Return the settings of an asset that Dagster materializes once all upstream partitions are there and newer.
 
     It waits while the newest result of any check of an upstream partition is that it failed:
-    `all_deps_blocking_checks_passed` would be content with one partition whose checks passed. `equals_source` does not
-    count: a seal is of the rows as they were exported. What failed is requested again each hour.
+    `all_deps_blocking_checks_passed` would be content with one partition whose checks passed. Comparisons
+    with the source do not count: a seal is of the rows as they were exported. What failed is requested again each hour.
     """
     condition = dg.AutomationCondition
-    comparing = dg.AssetSelection.checks(*(equality_check(plan, asset) for asset in chunk_assets(plan)))
-    failed = condition.any_checks_match(condition.check_failed()).ignore(comparing)
+    comparing = [dg.AssetCheckKey(asset_key(plan, "manifest"), IN_TIME)]
+    comparing += [equality_check(plan, asset) for asset in chunk_assets(plan)]
+    failed = condition.any_checks_match(condition.check_failed()).ignore(dg.AssetSelection.checks(*comparing))
     damaged = condition.any_deps_match(failed)
     updated: Any = condition.newly_missing() | condition.any_deps_updated()
     due = updated.since_last_handled() | (condition.execution_failed() & _again())

@@ -114,5 +114,10 @@ def _differing(plan: Plan, parts: Sequence["Part"]) -> dict[str, Any]:
 
 def row_of(plan: Plan, part: "Part", found: int | None, **told: str) -> dict[str, Any]:
     """Return a part as the row of a table: where it is, what is told of it, and how many rows there were and are."""
-    place = {"window": key_of_chunk(plan, part.chunk) or "untimed", "table": table_text(part.table)}
-    return {**place, **told, "exported_rows": part.exported, "rows_now": "not counted" if found is None else str(found)}
+    counts = {"exported_rows": part.exported, "rows_now": "not counted" if found is None else str(found)}
+    return place_of(plan, part) | told | counts
+
+
+def place_of(plan: Plan, part: "Part") -> dict[str, Any]:
+    """Return where a part is, for a row of a table."""
+    return {"window": key_of_chunk(plan, part.chunk) or "untimed", "table": table_text(part.table)}

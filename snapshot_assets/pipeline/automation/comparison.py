@@ -2,25 +2,27 @@
 
 # Dagster reads the annotations of ops and checks, so they must not be postponed here.
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.comparisons import current_comparisons
 from snapshot_assets.catalog.verify.objects import Rotation
-from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import table_text
+from snapshot_assets.format.layout import COMPARISONS, UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import parse_share
+from snapshot_assets.format.units import parse_share, time_text
 from snapshot_assets.pipeline.assets.checks import chunk_check, not_exported
-from snapshot_assets.pipeline.assets.conditions import EQUAL, equality_check
-from snapshot_assets.pipeline.assets.current import row_of
+from snapshot_assets.pipeline.assets.conditions import EQUAL, IN_TIME, equality_check
+from snapshot_assets.pipeline.assets.current import place_of, row_of
 from snapshot_assets.pipeline.dagster.dagster_internals import (
     CheckResult,
     check_events,
+    last_tick,
     passing_partitions,
     runs_asset,
     store_results,
@@ -30,9 +32,11 @@ from snapshot_assets.pipeline.dagster.metadata import first_rows, with_sizes
 from snapshot_assets.pipeline.dagster.partitions import asset_key, chunk_assets, key_of_chunk
 from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:  # Arrow, which definitions do not load
     from snapshot_assets.engine.export.compare import Compared, ComparedPart
+    from snapshot_assets.engine.files.row_differences import RowDifference
 
 _CHECK = (
     "The files hold the rows that the source holds, compared by value. It warns where rows changed in the source since"
@@ -40,11 +44,12 @@ _CHECK = (
 )
 _EQUAL = "The files hold the rows that the source holds."
 _DAMAGED = (
-    "The source did not change since the export, and the snapshot has other rows. Materialise this partition again with"
-    " replace: true, then manifest, which seals the repaired snapshot."
+    "Snapshot and source differ, and the source did not change since the export. If its rows are right, materialise"
+    " this partition again with replace: true, then manifest, which seals it."
 )
 _CHANGED = "The rows changed in the source since they were exported."
 _UNKNOWN = "The rows differ, and the source cannot tell whether they changed there since they were exported."
+_IN_TIME = "All rows were compared with the source whenever `compare_cron` says, or at most a day later."
 
 
 class CompareConfig(dg.Config):
@@ -74,7 +79,8 @@ def compare_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
         facts = _facts(plan, compared)
         context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Comparison", metadata=facts))
         if facts["different"] != "0":
-            raise dg.Failure(f"{plan.to} is damaged: {compared}.", facts | {"remedy": _DAMAGED}, allow_retries=False)
+            text = f"{plan.to} differs from {plan.source}, which did not change: {compared}."
+            raise dg.Failure(text, facts | {"remedy": _DAMAGED}, allow_retries=False)
         context.add_output_metadata(facts)
 
     return compare_rows
@@ -86,6 +92,36 @@ def equality_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition
         chunk_check(plan, asset, EQUAL, _CHECK, _judge_equality, spark_key, pool=plan.dagster.pool)
         for asset in chunk_assets(plan)
     ]
+
+
+def lateness_check(plan: Plan) -> dg.AssetChecksDefinition:
+    """Return the check `compared_in_time` of `manifest`, for a plan with `compare_cron`."""
+
+    @dg.asset_check(
+        asset=asset_key(plan, "manifest"), name=IN_TIME, required_resource_keys={SNAPSHOTS}, description=_IN_TIME
+    )
+    def compared_in_time(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with showing_failures():
+            return dg.AssetCheckResult(**judge_lateness(plan, snapshots_of(context).store(plan.name)))
+
+    return compared_in_time
+
+
+def judge_lateness(plan: Plan, store: ObjectStore) -> dict[str, Any]:
+    """Return the result of `compared_in_time`: whether a comparison of everything began since it was due a day ago."""
+    assert plan.dagster.compare_cron is not None
+    state = Catalog.open(store).require_snapshot()
+    every = [each for each in current_comparisons(store, state, store.list(COMPARISONS)) if each.scope == "all"]
+    last = every[-1].started_at if every else None
+    due = last_tick(plan.dagster.compare_cron, datetime.now(UTC) - timedelta(days=1))
+    passed = (last or state.created_at) >= due
+    late = f"No comparison of all rows began since {time_text(due)}. Run {plan.name}_compare."
+    return {
+        "passed": passed,
+        "severity": dg.AssetCheckSeverity.WARN,
+        "metadata": {"compared": time_text(last) if last else "never"},
+        "description": _IN_TIME if passed else late,
+    }
 
 
 def _judge_equality(
@@ -162,25 +198,17 @@ def _facts(plan: Plan, compared: "Compared") -> dict[str, Any]:
 
 def _differing(plan: Plan, parts: "Sequence[ComparedPart]") -> dict[str, Any]:
     """Return the metadata of tables of chunks that are not equal; values of masked columns are on neither side."""
+
+    def texts(row: "RowDifference") -> dict[str, str]:
+        sides = {"key": row.key, "in_snapshot": row.snapshot or {}, "in_source": row.source or {}}
+        shown = {name: ", ".join(f"{column} {value}" for column, value in side.items()) for name, side in sides.items()}
+        return {**shown, "columns": ", ".join(row.columns), "times": str(row.times)}
+
     unequal = (
-        row_of(plan, each.part, each.found, comparison=each.comparison.value, reason=each.reason) for each in parts
-    )
-    rows = [
-        {
-            "window": key_of_chunk(plan, each.part.chunk) or "untimed",
-            "table": table_text(each.part.table),
-            "key": _text(row.key),
-            "columns": ", ".join(row.columns),
-            "in_snapshot": _text(row.snapshot),
-            "in_source": _text(row.source),
-            "times": row.times,
-        }
+        row_of(plan, each.part, each.found, comparison=each.comparison.value, reason=each.damage or each.reason)
         for each in parts
-        for row in each.rows
-    ]
+    )
+    places = {each.part.place: place_of(plan, each.part) for each in parts}
+    rows = [places[each.part.place] | texts(row) for each in parts for row in each.rows]
     named = {"rows_that_differ": first_rows(rows)} if rows else {}
     return {"unequal": first_rows(unequal)} | named if parts else {}
-
-
-def _text(values: Mapping[str, str] | None) -> str:
-    return ", ".join(f"{name} {value}" for name, value in (values or {}).items())

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -27,6 +28,9 @@ from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
 # Events that an IO manager stores lack what their asset was made from. Way out: leave it out, and show it as unsynced.
 from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin  # see the repository name
+
+# Freshness policies are of assets only, and a comparison materializes none. Way out: those of checks.
+from dagster._utils.schedules import get_latest_completed_cron_tick
 
 _FETCHED = 1000
 """Records that are fetched at once; Dagster refuses to fetch more than 10,000."""
@@ -207,6 +211,11 @@ def failed_partitions(instance: dg.DagsterInstance, *checks: dg.AssetCheckKey) -
 def _ended(info: Any) -> str:
     """Return how a check ended last; "" if it never did."""
     return "" if info.latest_execution_status is None else str(info.latest_execution_status.value)
+
+
+def last_tick(cron: str, before: datetime) -> datetime:
+    """Return when a cron schedule in UTC ticked last before an instant."""
+    return get_latest_completed_cron_tick(cron, before, "UTC")
 
 
 def runs_asset(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey) -> bool:
