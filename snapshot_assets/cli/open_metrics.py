@@ -101,9 +101,12 @@ def _verifications(status: Status) -> Iterator[_Gauge]:
 
 def _comparisons(status: Status) -> Iterator[_Gauge]:
     """Yield the age of the last comparisons with the source by scope, and the known differences."""
-    ages = [({"scope": each.comparison.scope}, float(each.age_seconds)) for each in status.compared]
-    if ages:
-        yield _Gauge("comparison_age_seconds", "Age of the state that was last compared.", ages, "seconds")
+    known = [({"scope": each.comparison.scope}, each) for each in status.compared]
+    if known:
+        times = [(labels, each.comparison.started_at.timestamp()) for labels, each in known]
+        yield _Gauge("comparison_timestamp_seconds", "When the last comparison began.", times, "seconds")
+        ages = [(labels, float(each.age_seconds)) for labels, each in known]
+        yield _Gauge("comparison_age_seconds", "Age of the last comparison.", ages, "seconds")
     different = "Tables of chunks that are known to differ from the source although that did not change."
     yield _gauge("different_parts", different, len(status.different))
 

@@ -135,6 +135,7 @@ def test_a_location_that_was_compared_with_its_source(snapshots: Snapshots, loca
     ages = {sample.labels["scope"]: sample.value for sample in values["snapshots_comparison_age_seconds"]}
     assert ages.keys() == {"all", "part"}
     assert AGE.total_seconds() <= ages["all"] < AGE.total_seconds() + 600
+    assert {sample.value for sample in values["snapshots_comparison_timestamp_seconds"]} == {at.timestamp()}
     [different] = values["snapshots_different_parts"]
     assert different.value == 6
     record("all", parts=3, equal=3)

@@ -240,8 +240,8 @@ def assets_page() -> str:
             "# Assets, checks, jobs, schedules and sensors\n",
             "What a plan is in Dagster. Here the plan `shop` is continuous, lists the tables `public.customers` and"
             "\n`public.orders`, and has a target, a scratch database, rules of retention, `replicate_to`,"
-            " `automation`\nand `compare_cron`; the plan `report` is of kind `query`, with windows. A plan without these fields has"
-            " fewer.\n",
+            " `automation`\nand `compare_cron`; the plan `report` is of kind `query`, with windows. A plan without"
+            " these fields has fewer.\n",
             "## Assets\n",
             table(("asset", "partitions", "what"), assets),
             "## Checks\n",
