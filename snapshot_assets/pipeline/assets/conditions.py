@@ -103,7 +103,7 @@ def automation_sensor(plan: Plan) -> dg.AutomationConditionSensorDefinition:
     else:
         does = (
             f"Exports windows of {plan.name} that are missing. Seals the snapshot once all are there, unless a check of"
-            " chunks or untimed_tables failed when it last ran."
+            " chunks or untimed_tables failed when it last ran; comparisons with the source do not count."
         )
     copies = " Replicates each seal, unless a check of manifest failed when it last ran." if plan.replicate_to else ""
     return dg.AutomationConditionSensorDefinition(
