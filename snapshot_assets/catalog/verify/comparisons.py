@@ -7,7 +7,8 @@ another one can continue it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
@@ -15,11 +16,14 @@ from typing import Any
 from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.record_kind import RecordKind
+from snapshot_assets.errors import StorageError
 from snapshot_assets.format.layout import COMPARISONS, comparison_of, comparison_path, new_attempt
 from snapshot_assets.format.units import counted, parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 UNFINISHED = "unfinished"
+_TRIES = 5
+"""How often the record of a part is written while others are."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +77,39 @@ def record_comparison(
         state: The state that was compared.
         record: The comparison.
         compared: The names of all compared parts.
-        path: Where its record is written, in place of the one there; "" for a new one.
+        path: Where an unfinished one has its record, which that of the finished one replaces; "" if it has none.
     """
     with _RECORDS.warning(store):
         if record.scope == "part":
-            before = known_differences(current_comparisons(store, state, store.list(COMPARISONS)))
-            kept = {name for name in before if name not in compared}
-            record = replace(record, different_parts=tuple(sorted(kept.union(record.different_parts))))
-        times = {name: time_text(getattr(record, name)) for name in _TIMES}
-        facts = asdict(record) | times
-        path = path or comparison_path(record.compared_at, record.scope, new_attempt())
-        _RECORDS.write(store, path, state, {name: facts[name] for name in _MEMBERS})
+            _record_part(store, state, record, compared)
+        else:
+            _write(store, path if record.scope == UNFINISHED else _new_path(record), state, record)
+    if path and record.scope != UNFINISHED:
+        with suppress(StorageError):  # what stays is garbage
+            store.delete(path)
+
+
+def _record_part(store: ObjectStore, state: State, record: ComparisonRecord, compared: Container[str]) -> None:
+    own, before = set[str](), set[str]()
+    for _ in range(_TRIES):
+        infos = [info for info in _finished(store.list(COMPARISONS)) if info.path not in own]
+        if own and before.issuperset(info.path for info in infos):
+            return
+        # Again if others recorded a comparison meanwhile, of which this record knows nothing.
+        before.update(info.path for info in infos)
+        known = known_differences(current_comparisons(store, state, infos))
+        different = {name for name in known if name not in compared}.union(record.different_parts)
+        own.add(path := _new_path(record))
+        _write(store, path, state, replace(record, different_parts=tuple(sorted(different))))
+
+
+def _new_path(record: ComparisonRecord) -> str:
+    return comparison_path(record.compared_at, record.scope, new_attempt())
+
+
+def _write(store: ObjectStore, path: str, state: State, record: ComparisonRecord) -> None:
+    facts = asdict(record) | {name: time_text(getattr(record, name)) for name in _TIMES}
+    _RECORDS.write(store, path, state, {name: facts[name] for name in _MEMBERS})
 
 
 def superseded_comparisons(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
@@ -102,9 +128,12 @@ def current_comparisons(store: ObjectStore, state: State, infos: Iterable[Object
     These are the last one of everything, and the last one of a part if it is later. `infos` are the location's objects;
     others than records are ignored.
     """
-    finished = (info for info in infos if comparison_of(info.path) != (UNFINISHED,))
-    found = _RECORDS.current(store, state.location_id, finished).values()
+    found = _RECORDS.current(store, state.location_id, _finished(infos)).values()
     return [record for record in found if record.snapshot_id == state.snapshot_id]
+
+
+def _finished(infos: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+    return (info for info in infos if comparison_of(info.path) not in (None, (UNFINISHED,)))
 
 
 def unfinished_comparison(

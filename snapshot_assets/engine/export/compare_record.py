@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -24,7 +23,6 @@ from snapshot_assets.catalog.verify.comparisons import (
 )
 from snapshot_assets.databases.protocol.source import SchemaSource, Verdict
 from snapshot_assets.engine.export.parts import Part, answers_of
-from snapshot_assets.errors import StorageError
 from snapshot_assets.format.layout import comparison_path, new_attempt
 from snapshot_assets.storage.base import ObjectStore
 
@@ -97,10 +95,7 @@ class Recorder:
         different = tuple(sorted(name for name, verdict in verdicts.items() if verdict == "different"))
         scope, counts = "part" if self.chosen else "all", Counter(verdicts.values())
         record = self._made(scope, parts=len(verdicts), different_parts=different, **counts)
-        record_comparison(self.store, self.state, record, verdicts)
-        if self._path:
-            with suppress(StorageError):  # garbage collection deletes it, too
-                self.store.delete(self._path)
+        record_comparison(self.store, self.state, record, verdicts, self._path)
 
     def _made(self, scope: str, **members: Any) -> ComparisonRecord:
         return ComparisonRecord(self.started, datetime.now(UTC), scope, self.chosen, self._fence, **members)

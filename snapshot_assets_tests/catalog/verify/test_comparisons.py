@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -23,7 +24,7 @@ from snapshot_assets.format.layout import comparison_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage
-from snapshot_assets_tests.catalog.tags import Changed
+from snapshot_assets_tests.catalog.tags import Changed, race
 
 AT = datetime(2026, 11, 24, 2, 44, 54, 693961, tzinfo=UTC)
 GRACE = timedelta(microseconds=HEADER.grace)
@@ -118,6 +119,22 @@ def test_a_difference_counts_until_its_part_is_compared_again(sealed: Writer) ->
     compared(sealed)
     assert known_differences(current(sealed)) == ()
     assert [each.scope for each in current(sealed)] == ["all"]
+
+
+def test_comparisons_of_parts_at_the_same_time_lose_no_difference(sealed: Writer) -> None:
+    names = [f"{number}/s.a" for number in range(2)]
+
+    def other_first(path: str, data: bytes) -> None:
+        """Let another comparison record its result after this one read what is on record, and before it writes."""
+        if not recorded(sealed.store):
+            compared(sealed, names[1], scope="part")
+        sealed.store.put(path, data)
+
+    record = ComparisonRecord(AT, AT, "part", parts=1, different=1, different_parts=(names[0],))
+    record_comparison(Changed(sealed.store, put=other_first), sealed.catalog.state, record, {names[0]})
+    assert known_differences(current(sealed)) == tuple(names)
+    race(*[partial(compared, sealed, name, scope="part") for name in names] * 2)
+    assert known_differences(current(sealed)) == tuple(names)
 
 
 @pytest.mark.parametrize(
