@@ -173,7 +173,7 @@ class Choice:
         Raises:
             UnknownRelationError: Neither source nor snapshot has a table of that name.
         """
-        parts = parts_of(opened, state, self.chunks(state))
+        parts = parts_of(opened, state, self.chunks(state), whole=True)
         if self.tables:
             chosen = self._spelled(opened, state)
             parts = [part for part in parts if part.table in chosen]
