@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.protocol.source import Answer, SchemaSource, Verdict
+from snapshot_assets.databases.protocol.source import Answer, Verdict
 from snapshot_assets.engine.export.division import Portion
-from snapshot_assets.engine.export.parts import Part, answers_of, compare_values, parts_of, read_parts
+from snapshot_assets.engine.export.parts import Part, answered, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotError
@@ -100,7 +100,7 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
         raise PlanError(
             "The rows come from a Dagster asset, so its partitions show what changed: materialise those of the windows."
         )
-    parts = _answered(source.database, parts_of(opened, opened.catalog.state, chunks))
+    parts = answered(source.database, parts_of(opened, opened.catalog.state, chunks))
     unknown = [part for part in parts if part.answer.verdict is Verdict.UNKNOWN]
     if not unknown:
         return Changes(tuple(parts))
@@ -111,14 +111,6 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
     every = tuple(compared.get(part.place, part) for part in parts)
     proved = frozenset(part.chunk for part in unknown if not part.answer.lasting)
     return Changes(every, proved, len({(part.chunk, part.table) for part in unknown}))
-
-
-def _answered(database: SchemaSource, parts: Sequence[Part]) -> list[Part]:
-    """Answer what is open after the columns were compared, by what the source knows of its rows."""
-    asked = [part for part in parts if not part.changed]
-    answers = answers_of(database, asked, [part.exported for part in asked])
-    answered = {part.place: answer for part, answer in zip(asked, answers, strict=True)}
-    return [replace(part, answer=answered.get(part.place, part.answer)) for part in parts]
 
 
 def _compared(opened: OpenExport, parts: Sequence[Part], stage: Stage) -> Iterator[Part]:

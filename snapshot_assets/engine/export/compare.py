@@ -24,13 +24,12 @@ import pyarrow as pa
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Rotation
-from snapshot_assets.databases.protocol.source import Answer, Database, SchemaSource, Verdict
+from snapshot_assets.databases.protocol.source import Answer, Database, Verdict
 from snapshot_assets.databases.selection.hidden import MASKS
 from snapshot_assets.engine.export.compare_record import Recorder
-from snapshot_assets.engine.export.parts import Part, Sides, Values, answers_of, compare_values, parts_of, read_parts
+from snapshot_assets.engine.export.parts import Part, Place, Sides, answered, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.files.row_differences import MAX_ROWS, RowDifference, RowDifferences, differing_rows
-from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotError, UnknownRelationError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -242,16 +241,16 @@ def _compare_values(
     opened: OpenExport, recorder: Recorder, parts: Sequence[Part], stage: Stage
 ) -> Iterator[ComparedPart]:
     """Yield how the values of parts compare."""
-    unlike = list[tuple[Part, Values]]()
+    unlike = list[ComparedPart]()
     for number, (part, values) in enumerate(read_parts(opened, recorder.state, parts, compare_values), 1):
         stage("comparing", number, len(parts))
         if isinstance(values, SnapshotError):
             yield _damaged(part, values)
         elif values.equal:
             recorder.add(part, values.deleted)
-            yield _compared(part, values, Comparison.EQUAL)
+            yield ComparedPart(part, Comparison.EQUAL, "", values.found, values.deleted)
         else:
-            unlike.append((part, values))
+            unlike.append(ComparedPart(part, Comparison.UNKNOWN, "", values.found, values.deleted))
     yield from _explained(opened, recorder.state, unlike, stage)
 
 
@@ -262,80 +261,62 @@ def _damaged(part: Part, error: SnapshotError) -> ComparedPart:
     return ComparedPart(part, Comparison.DIFFERENT, "a file is damaged", damage=str(error))
 
 
-def _compared(part: Part, values: Values, comparison: Comparison, reason: str = "") -> ComparedPart:
-    return ComparedPart(part, comparison, reason, values.found, values.deleted)
-
-
 def _explained(
-    opened: OpenExport, state: State, unlike: Sequence[tuple[Part, Values]], stage: Stage
+    opened: OpenExport, state: State, unlike: Sequence[ComparedPart], stage: Stage
 ) -> Iterator[ComparedPart]:
     """Yield why the values of parts differ."""
     assert opened.source is not None
     database = opened.source.database
-    answers = _ask(database, [part for part, _ in unlike], [values.found for _, values in unlike])
-    suspects = list[Part]()
-    for (part, values), answer in zip(unlike, answers, strict=True):
-        if answer.verdict is Verdict.UNCHANGED:
-            suspects.append(part)
+    suspects = dict[Place, ComparedPart]()
+    for each, part in zip(unlike, answered(database, [_plain(each.part, each.found) for each in unlike]), strict=True):
+        if part.answer.verdict is Verdict.UNCHANGED:
+            suspects[part.place] = each
         else:
-            comparison = Comparison.CHANGED if answer.verdict is Verdict.CHANGED else Comparison.UNKNOWN
-            yield _compared(part, values, comparison, answer.reason)
+            yield replace(each, comparison=Comparison[part.answer.verdict.name], reason=part.answer.reason)
+    parts = [each.part for each in suspects.values()]
     # Deleted rows have no version: only the number of rows shows them.
-    by_count = _ask(database, suspects, [part.exported for part in suspects])
-    counts = {part.place: answer for part, answer in zip(suspects, by_count, strict=True)}
-    values_of = {part.place: values for part, values in unlike}
-    for number, (part, differences) in enumerate(read_parts(opened, state, suspects, name_differences), 1):
-        stage("naming the rows that differ", number, len(suspects))
+    by_count = {part.place: part.answer for part in answered(database, [_plain(part, part.exported) for part in parts])}
+    for number, (part, differences) in enumerate(read_parts(opened, state, parts, name_differences), 1):
+        stage("naming the rows that differ", number, len(parts))
         if isinstance(differences, SnapshotError):
             yield _damaged(part, differences)
         else:
-            yield _judged(part, values_of[part.place], counts[part.place], differences)
+            yield _judged(suspects[part.place], by_count[part.place], differences)
 
 
-def _ask(database: SchemaSource, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
-    """Return what the source knows of the rows of parts themselves, without their masks."""
-    plain = []
-    for part in parts:
-        assert part.scan is not None
-        table = part.scan.table
-        options = {name: value for name, value in table.options.items() if name != MASKS}
-        plain.append(replace(part, scan=replace(part.scan, table=table.model_copy(update={"options": options}))))
-    return answers_of(database, plain, counts)
+def _plain(part: Part, rows: int | None) -> Part:
+    """Return what to ask the source of a part: without masks, which may read more than its rows."""
+    assert part.scan is not None
+    assert rows is not None
+    table = part.scan.table
+    options = {name: value for name, value in table.options.items() if name != MASKS}
+    scan = replace(part.scan, table=table.model_copy(update={"options": options}))
+    return replace(part, scan=scan, exported=rows)
 
 
-def _judged(part: Part, values: Values, by_count: Answer, differences: _Differences) -> ComparedPart:
+def _judged(unlike: ComparedPart, by_count: Answer, differences: RowDifferences) -> ComparedPart:
     """Return whether it is damage that rows differ, though none of the source is newer.
 
     Args:
-        part: The part.
-        values: How its values compare.
+        unlike: The part.
         by_count: What the source knows, given the number of exported rows.
         differences: The rows that differ.
     """
-    rows, fewer = differences.rows, by_count.verdict is Verdict.CHANGED and values.found < part.exported
-    comparison, reason = Comparison.UNKNOWN, ""
+    part, rows = unlike.part, differences.rows
+    fewer = by_count.verdict is Verdict.CHANGED and (unlike.found or 0) < part.exported
     if fewer and all(row.source is None for row in rows):
-        comparison, reason = Comparison.CHANGED, by_count.reason
-    elif part.erased and all(row.snapshot is None for row in rows):
-        reason = "compactions left out rows, and the source has more"
-    elif differences.only_masked:
-        reason = "only masked columns differ, and masks may read more than the row"
-    if reason:
-        return _compared(part, values, comparison, reason)
+        return replace(unlike, comparison=Comparison.CHANGED, reason=by_count.reason)
+    if part.erased and all(row.snapshot is None for row in rows):
+        return replace(unlike, reason="compactions left out rows, and the source has more")
+    if differences.only_masked:
+        return replace(unlike, reason="only masked columns differ, and masks may read more than the row")
     # Rows that deletions or compactions may explain are named last.
     rows = tuple(sorted(rows, key=lambda row: (row.source if fewer else row.snapshot) is None))
-    different = _compared(part, values, Comparison.DIFFERENT, "other values, and no row of the source is newer")
-    return replace(different, rows=rows[:MAX_ROWS], more=differences.more or len(rows) > MAX_ROWS)
+    reason, more = "other values, and no row of the source is newer", differences.more or len(rows) > MAX_ROWS
+    return replace(unlike, comparison=Comparison.DIFFERENT, reason=reason, rows=rows[:MAX_ROWS], more=more)
 
 
-@dataclass(frozen=True)
-class _Differences(RowDifferences):
-    """Rows of a part that differ; `only_masked` if all values of columns without a mask are equal."""
-
-    only_masked: bool = False
-
-
-def name_differences(store: ObjectStore, sides: Sides, database: Database) -> _Differences:
+def name_differences(store: ObjectStore, sides: Sides, database: Database) -> RowDifferences:
     """Name the rows in which the source differs from the snapshot.
 
     Raises:
@@ -348,9 +329,7 @@ def name_differences(store: ObjectStore, sides: Sides, database: Database) -> _D
     def source() -> Iterator[pa.RecordBatch]:
         return sides.source(database)
 
-    table, masks = sides.scan.table, sides.scan.table.options.get(MASKS, {})
-    plain = pa.schema([field for field in sides.schema if field.name not in masks])
-    sums = [row_sums(plain, (batch.select(plain.names) for batch in read())) for read in (snapshot, source) if masks]
+    table = sides.scan.table
     key = table.primary_key.columns if table.primary_key else ()
-    found = differing_rows(sides.schema, snapshot, source, key=key, masked=masks, limit=_MOST_JUDGED)
-    return _Differences(found.rows, found.more, bool(masks) and sums[0] == sums[1])
+    masked = table.options.get(MASKS, {})
+    return differing_rows(sides.schema, snapshot, source, key=key, masked=masked, limit=_MOST_JUDGED)

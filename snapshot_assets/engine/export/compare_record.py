@@ -22,7 +22,7 @@ from snapshot_assets.catalog.verify.comparisons import (
     unfinished_comparison,
 )
 from snapshot_assets.databases.protocol.source import SchemaSource, Verdict
-from snapshot_assets.engine.export.parts import Part, answers_of
+from snapshot_assets.engine.export.parts import Part, answered
 from snapshot_assets.format.layout import comparison_path, new_attempt
 from snapshot_assets.storage.base import ObjectStore
 
@@ -63,8 +63,7 @@ class Recorder:
         self._path, record = unfinished
         before = set(record.equal_parts)
         known = [replace(part, fence=record.fence) for part in parts if part.name in before]
-        answers = answers_of(self.database, known, [part.exported for part in known])
-        passed = [part for part, answer in zip(known, answers, strict=True) if answer.verdict is Verdict.UNCHANGED]
+        passed = [part for part in answered(self.database, known) if part.answer.verdict is Verdict.UNCHANGED]
         if passed:
             self.started = record.started_at
         self._equal.update(part.name for part in passed)

@@ -47,7 +47,8 @@ from snapshot_assets.storage.base import ObjectStore
 
 _UNASKED = Answer(Verdict.UNKNOWN)
 _Result = TypeVar("_Result")
-_Place = tuple[int, Portion]
+Place = tuple[int, Portion]
+"""What no other part has: its chunk, and its table or range."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class Part:
         return self.answer.verdict is Verdict.CHANGED
 
     @property
-    def place(self) -> _Place:
-        """What no other part has: the chunk, and the table or range."""
+    def place(self) -> Place:
+        """The chunk, and the table or range."""
         return self.chunk, self.range or self.table
 
     def with_range(self, other: Part) -> Part:
@@ -152,13 +153,15 @@ def _columns(table: Table | None) -> list[tuple[object, ...]] | None:
     return [(each.name, each.type, each.arrow_type, each.carrier, each.generated) for each in table.columns]
 
 
-def answers_of(database: SchemaSource, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
-    """Return what the source knows of the rows of parts, taken for as many rows as given; see `changes_since`."""
-    asked = []
-    for part, count in zip(parts, counts, strict=True):
-        assert part.scan is not None
-        asked.append(ExportedRows(part.scan.table, part.scan.rows, count, part.fence))
-    return database.changes_since(asked)
+def answered(database: SchemaSource, parts: Sequence[Part]) -> list[Part]:
+    """Return parts with what the source knows of their rows (`changes_since`), unless they are known to be changed."""
+    asked = [
+        ExportedRows(part.scan.table, part.scan.rows, part.exported, part.fence)
+        for part in parts
+        if part.scan and not part.changed
+    ]
+    answers = iter(database.changes_since(asked))
+    return [part if part.changed else replace(part, answer=next(answers)) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -277,7 +280,7 @@ def _sides(state: State, part: Part, text_of: TextOf) -> Sides:
     return Sides(part, tuple(map(text_of, part.files)), state.header.time_zone, deleted)
 
 
-def _run(task: _Task[_Result]) -> Iterator[tuple[_Place, _Result | SnapshotError]]:
+def _run(task: _Task[_Result]) -> Iterator[tuple[Place, _Result | SnapshotError]]:
     """Read parts one after the other; a failed one does not stop the others."""
     try:
         database = open_database(task.address)

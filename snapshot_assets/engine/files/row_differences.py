@@ -2,7 +2,7 @@
 
 The first pass adds the hashes of one side's rows, and subtracts those of the other, in a bucket for each hash of a key.
 Equal rows cancel out, and both versions of a changed row are in one bucket. The second pass keeps the rows of a few
-buckets with a difference.
+buckets with a difference. If columns are masked, a third pass tells whether the others differ at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
-from snapshot_assets.engine.files.row_sums import grouped, hashing, plain
+from snapshot_assets.engine.files.row_sums import grouped, hashing, plain, row_sums
 from snapshot_assets.engine.files.text.json_lines import to_json
 
 ReadRows = Callable[[], Iterable[pa.RecordBatch]]
@@ -60,10 +60,12 @@ class RowDifferences:
     Attributes:
         rows: In the order of reading, first the snapshot's; fewer than asked for if rows are too large to keep.
         more: Whether other rows differ too.
+        only_masked: Whether there are masked columns, and all values of the others are equal.
     """
 
     rows: tuple[RowDifference, ...] = ()
     more: bool = False
+    only_masked: bool = False
 
 
 @dataclass
@@ -102,7 +104,10 @@ def differing_rows(
             for rows in hashed(read()):
                 kept.add(rows, sign)
     found = [each for versions in kept.by_key() for each in _differences(versions, names, frozenset(masked))]
-    return RowDifferences(tuple(found[:limit]), kept.dropped or len(buckets) > limit or len(found) > limit)
+    more = kept.dropped or len(buckets) > limit or len(found) > limit
+    shown = pa.schema([field for field in schema if field.name not in masked])
+    sums = [row_sums(shown, (batch.select(shown.names) for batch in read())) for read, _ in sides if masked]
+    return RowDifferences(tuple(found[:limit]), more, bool(sums) and sums[0] == sums[1])
 
 
 @contextmanager

@@ -8,9 +8,9 @@ import pytest
 
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.databases.protocol.source import AllRows, Answer, Scan, Verdict
-from snapshot_assets.engine.export.compare import Choice, Comparison, _Differences, _judged
-from snapshot_assets.engine.export.parts import Part, Values
-from snapshot_assets.engine.files.row_differences import RowDifference
+from snapshot_assets.engine.export.compare import Choice, ComparedPart, Comparison, _judged
+from snapshot_assets.engine.export.parts import Part
+from snapshot_assets.engine.files.row_differences import RowDifference, RowDifferences
 from snapshot_assets.format.relations import Table, TableName
 
 _, CHANGED, DIFFERENT, UNKNOWN = Comparison
@@ -38,17 +38,18 @@ def test_how_differing_rows_are_judged_if_none_is_newer(
 ) -> None:
     part = Part(1, TableName("s", "t"), SCAN, (), exported, erased=erased)
     by_count = Answer(Verdict.UNCHANGED) if exported == 2 else Answer(Verdict.CHANGED, "rows fewer")
-    judged = _judged(part, Values(2, 0, equal=False), by_count, _Differences(rows, only_masked=only_masked))
+    unlike = ComparedPart(part, UNKNOWN, found=2)
+    judged = _judged(unlike, by_count, RowDifferences(rows, only_masked=only_masked))
     assert judged.comparison is expected
     assert bool(judged.rows) is (expected is DIFFERENT)
 
 
 def test_only_the_first_rows_are_named() -> None:
-    part = Part(1, TableName("s", "t"), SCAN, (), 2)
-    values, answer = Values(2, 0, equal=False), Answer(Verdict.UNCHANGED)
-    judged = _judged(part, values, answer, _Differences((*[MISSING] * 20, PAIR)))
+    unlike = ComparedPart(Part(1, TableName("s", "t"), SCAN, (), 2), UNKNOWN, found=2)
+    answer = Answer(Verdict.UNCHANGED)
+    judged = _judged(unlike, answer, RowDifferences((*[MISSING] * 20, PAIR)))
     assert (len(judged.rows), judged.rows[0], judged.more) == (20, PAIR, True)
-    assert not _judged(part, values, answer, _Differences((PAIR,))).more
+    assert not _judged(unlike, answer, RowDifferences((PAIR,))).more
 
 
 def test_a_sample_is_another_part_each_day_and_all_within_its_days() -> None:
