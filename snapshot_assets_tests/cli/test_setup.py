@@ -390,7 +390,7 @@ def test_doctor_reports_when_a_snapshot_was_last_compared(
     catalog = Catalog.open(store_of(location))
     at = datetime.now(UTC) - timedelta(hours=30)
     for scope in ("all", "part"):
-        record_comparison(catalog.store, catalog.state, ComparisonRecord(at, at, scope, parts=2, equal=2))
+        record_comparison(catalog.store, catalog.state, ComparisonRecord(scope, "", at, at, parts=2, equal=2))
     revision = catalog.state.revision
     assert found() == [f"30 h 0 min ago at revision {revision}, everything, 2 parts: 2 equal"]
 

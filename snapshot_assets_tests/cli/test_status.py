@@ -110,7 +110,7 @@ def test_a_location_that_was_compared_with_its_source(snapshots: Snapshots, loca
     at = datetime.now(UTC) - AGE
 
     def record(scope: str, chosen: str = "", **counts: Any) -> None:
-        record_comparison(sealed.store, sealed.catalog.state, ComparisonRecord(at, at, scope, chosen, **counts))
+        record_comparison(sealed.store, sealed.catalog.state, ComparisonRecord(scope, chosen, at, at, **counts))
 
     record("all", parts=3, equal=2, changed=1)
     found = status(snapshots, location)
@@ -219,7 +219,7 @@ def test_the_metrics_are_those_of_the_specification(snapshots: Snapshots, locati
 def test_names_with_any_character_and_all_values_are_read_as_they_were() -> None:
     odd = 'file:///a "b"\\c\nd é'
     at = datetime(2026, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
-    verified = Verified(Verification(at, "me", "all", "full", 1, 1, 1, 2**40, ()), 10**9)
+    verified = Verified(Verification(1, "all", "full", at, "me", 1, 1, 2**40, ()), 10**9)
     moment = Moment(12, at, 3, "t")
     size = Size(2**40, 2**53)
     known = Status(

@@ -79,7 +79,7 @@ def test_each_rule_fires_for_what_it_names_and_for_nothing_else(writer: Writer) 
     assert alerts(_NOW) == {"BackupTooOld"}
     for different in (("1/s.a",), ()):
         record_comparison(
-            writer.store, writer.catalog.state, ComparisonRecord(_NOW, _NOW, "all", different_parts=different)
+            writer.store, writer.catalog.state, ComparisonRecord("all", "", _NOW, _NOW, different_parts=different)
         )
         assert alerts(_NOW - timedelta(hours=5)) == ({"BackupDamaged"} if different else set())
     writer.store.delete(next(iter(writer.catalog.state.files.chunk(1))))

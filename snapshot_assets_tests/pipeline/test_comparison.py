@@ -298,7 +298,7 @@ def test_a_comparison_that_is_overdue_warns(project: Project, monkeypatch: pytes
     store = store_of(project.location)
     for scope, passed in (("part", False), ("all", True)):
         started = now + timedelta(days=2.5)
-        record_comparison(store, project.state(), ComparisonRecord(started, started, scope))
+        record_comparison(store, project.state(), ComparisonRecord(scope, "", started, started))
         assert project.run_checks("manifest", keys=()).success
         assert project.checks("manifest", "compared_in_time") == {None: passed}
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.record_kind import RecordKind
 from snapshot_assets.errors import StorageError
 from snapshot_assets.format.layout import COMPARISONS, comparison_of, comparison_path, new_attempt
-from snapshot_assets.format.units import counted, parse_time, time_text
+from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 UNFINISHED = "unfinished"
@@ -31,9 +30,9 @@ class ComparisonRecord:
     """One comparison of a snapshot with its source. A part is named `<chunk id>/<schema>.<table>`.
 
     Attributes:
-        started_at: When it began: it read the source in the state of about that time.
         scope: `all` parts of the newest state, a `part` of them, or `unfinished`.
         chosen: Which part, in words; "" for all.
+        started_at: When it began: it read the source in the state of about that time.
         fence: Identifiers of the source's state.
         parts: How many parts were compared; the next four numbers add up to it.
         changed: How many changed in the source since their export.
@@ -43,10 +42,11 @@ class ComparisonRecord:
         equal_parts: If it is unfinished, the names of parts that were equal.
     """
 
+    scope: str
+    chosen: str
     started_at: datetime
     compared_at: datetime
-    scope: str
-    chosen: str = ""
+    compared_by: str = field(default_factory=writer_name)
     fence: Mapping[str, str] = field(default_factory=dict)
     parts: int = 0
     equal: int = 0
@@ -55,7 +55,6 @@ class ComparisonRecord:
     unknown: int = 0
     different_parts: tuple[str, ...] = ()
     equal_parts: tuple[str, ...] = ()
-    compared_by: str = field(default_factory=writer_name)
     snapshot_id: str = ""
     revision: int = 0
 
@@ -83,7 +82,7 @@ def record_comparison(
         if record.scope == "part":
             _record_part(store, state, record, compared)
         else:
-            _write(store, path if record.scope == UNFINISHED else _new_path(record), state, record)
+            _RECORDS.write(store, path if record.scope == UNFINISHED else _new_path(record), state, record)
     if path and record.scope != UNFINISHED:
         with suppress(StorageError):  # what stays is garbage
             store.delete(path)
@@ -100,16 +99,11 @@ def _record_part(store: ObjectStore, state: State, record: ComparisonRecord, com
         known = known_differences(current_comparisons(store, state, infos))
         different = {name for name in known if name not in compared}.union(record.different_parts)
         own.add(path := _new_path(record))
-        _write(store, path, state, replace(record, different_parts=tuple(sorted(different))))
+        _RECORDS.write(store, path, state, replace(record, different_parts=tuple(sorted(different))))
 
 
 def _new_path(record: ComparisonRecord) -> str:
     return comparison_path(record.compared_at, record.scope, new_attempt())
-
-
-def _write(store: ObjectStore, path: str, state: State, record: ComparisonRecord) -> None:
-    facts = asdict(record) | {name: time_text(getattr(record, name)) for name in _TIMES}
-    _RECORDS.write(store, path, state, {name: facts[name] for name in _MEMBERS})
 
 
 def superseded_comparisons(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
@@ -158,18 +152,4 @@ def _covers(later: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
     return later == ("all",) or later == earlier == ("part",)
 
 
-def _parse(document: dict[str, Any]) -> ComparisonRecord:
-    facts = {each.name: document[each.name] for each in fields(ComparisonRecord)}
-    times = {name: parse_time(facts[name]) for name in _TIMES}
-    lists = {name: tuple(value) for name, value in facts.items() if isinstance(value, list)}
-    return ComparisonRecord(**facts | times | lists)
-
-
-_TIMES = ("started_at", "compared_at")
-_MEMBERS: dict[str, type] = {
-    **dict.fromkeys(("scope", "chosen", "started_at", "compared_at", "compared_by"), str),
-    "fence": dict,
-    **dict.fromkeys(("parts", "equal", "changed", "different", "unknown"), int),
-    **dict.fromkeys(("different_parts", "equal_parts"), list),
-}
-_RECORDS = RecordKind("comparison", _MEMBERS, ("scope",), comparison_of, _covers, _parse)
+_RECORDS = RecordKind("comparison", ComparisonRecord, ("scope",), comparison_of, _covers)

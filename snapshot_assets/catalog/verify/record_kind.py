@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Report
@@ -26,6 +26,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.layout import TRANSACTIONS
+from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 _LOG = logging.getLogger(__name__)
@@ -38,20 +39,17 @@ class RecordKind(Generic[_Record]):
 
     Attributes:
         thing: What is recorded, in one word.
-        members: The members of the documents beside those that name location and revision, with their types. Lists have
-            texts.
+        record: A dataclass, whose fields are the members of the documents.
         named: The members that the path repeats.
         kind_of: Returns their values from the path of a record; None for another object.
         covers: Whether a later record covers an earlier one, by these values of both.
-        parse: Returns the record of a document.
     """
 
     thing: str
-    members: Mapping[str, type]
+    record: type[_Record]
     named: tuple[str, ...]
     kind_of: Callable[[str], tuple[str, ...] | None]
     covers: Callable[[tuple[str, ...], tuple[str, ...]], bool]
-    parse: Callable[[dict[str, Any]], _Record]
 
     @contextmanager
     def warning(self, store: ObjectStore) -> Iterator[None]:
@@ -61,12 +59,14 @@ class RecordKind(Generic[_Record]):
         except StorageError as error:
             _LOG.warning("The %s of %s is not recorded: %s", self.thing, store.uri, error)
 
-    def write(self, store: ObjectStore, path: str, of: State | Report, members: Mapping[str, Any]) -> None:
+    def write(self, store: ObjectStore, path: str, of: State | Report, record: Any) -> None:
         """Write a record about a state of a location, unless its snapshot was deleted meanwhile."""
         place = {"location_id": of.location_id, "uri": store.uri, "snapshot_id": of.snapshot_id}
-        document = {"version": of.format_version, **place, "revision": of.revision, **members}
+        about = {"version": of.format_version, **place, "revision": of.revision}
+        facts = asdict(record)
+        times = {name: time_text(value) for name, value in facts.items() if isinstance(value, datetime)}
         if next(iter(store.list(TRANSACTIONS)), None) is not None:
-            store.put(path, pretty_json(document))
+            store.put(path, pretty_json(about | facts | times | about))
 
     def superseded(self, infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
         """Return the records among objects that a later one covers, with the time since when."""
@@ -106,8 +106,7 @@ class RecordKind(Generic[_Record]):
         """Return a record; None if it is not this location's, was deleted since, or is damaged."""
         try:
             document = parse_json(store.get(path, limit=MAX_DOCUMENT_BYTES), path)
-            self._check(document, path)
-            record = self.parse(document)
+            record = self._parse(document, path)
         except ObjectNotFoundError:
             return None
         except (DamageError, UnsupportedVersionError, PlanError) as error:
@@ -115,14 +114,21 @@ class RecordKind(Generic[_Record]):
             return None
         return record if (document["location_id"], document["uri"]) == (location_id, store.uri) else None
 
-    def _check(self, document: dict[str, Any], path: str) -> None:
-        """Refuse a record with missing or wrong members."""
-        members = {"location_id": str, "uri": str, "snapshot_id": str, "revision": int, **self.members}
-        wrong = [name for name, kind in members.items() if not _is(document.get(name), kind)]
+    def _parse(self, document: dict[str, Any], path: str) -> _Record:
+        """Return a record; refuse one with missing or wrong members."""
+        members = get_type_hints(self.record)
+        expected = {"location_id": str, "uri": str, "snapshot_id": str, "revision": int, **members}
+        wrong = [name for name, kind in expected.items() if not _is(document.get(name), _IN_JSON.get(kind, kind))]
         if not wrong and tuple(document[name] for name in self.named) != self.kind_of(path):
             wrong = [*self.named]
         if wrong:
             raise DocumentError(f"{path} has no valid {' and '.join(wrong)}; see FORMAT.md, section 7.", object=path)
+        facts = {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
+        times = {name: parse_time(facts[name]) for name, kind in members.items() if kind is datetime}
+        return self.record(**{name: facts[name] for name in members} | times)
+
+
+_IN_JSON: dict[Any, type] = {datetime: str, tuple[str, ...]: list, Mapping[str, str]: dict}
 
 
 def _is(value: Any, kind: type) -> bool:

@@ -10,21 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.catalog.verify.record_kind import RecordKind
 from snapshot_assets.format.layout import VERIFICATIONS, new_attempt, verification_of, verification_path
-from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 _DEPTHS = ("quick", "sample", "full")
-_MEMBERS: dict[str, type] = {
-    **dict.fromkeys(("scope", "depth", "verified_at", "verified_by"), str),
-    **dict.fromkeys(("files", "hashed", "bytes"), int),
-    "damaged": list,
-}
 
 
 @dataclass(frozen=True)
@@ -36,11 +29,11 @@ class Verification:
         damaged: Paths of the objects that have damage, sorted; empty if there was none.
     """
 
-    verified_at: datetime
-    verified_by: str
+    revision: int
     scope: str
     depth: str
-    revision: int
+    verified_at: datetime
+    verified_by: str
     files: int
     hashed: int
     bytes: int
@@ -55,18 +48,11 @@ def record_verification(store: ObjectStore, report: Report, now: datetime) -> No
     if report.scope == "older" or not report.location_id:
         return
     path = verification_path(now, report.depth, report.scope, new_attempt())
-    document = {
-        "scope": report.scope,
-        "depth": report.depth,
-        "verified_at": time_text(now),
-        "verified_by": writer_name(),
-        "files": report.files,
-        "hashed": report.hashed,
-        "bytes": report.bytes,
-        "damaged": sorted({fault.object for fault in report.faults if fault.is_damage}),
-    }
+    damaged = tuple(sorted({fault.object for fault in report.faults if fault.is_damage}))
+    counts = (report.files, report.hashed, report.bytes)
+    record = Verification(report.revision, report.scope, report.depth, now, writer_name(), *counts, damaged)
     with _RECORDS.warning(store):
-        _RECORDS.write(store, path, report, document)
+        _RECORDS.write(store, path, report, record)
 
 
 def superseded(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
@@ -90,14 +76,7 @@ def current_verifications(store: ObjectStore, location_id: str, infos: Iterable[
     return [*_RECORDS.current(store, location_id, infos).values()]
 
 
-def _parse(document: dict[str, Any]) -> Verification:
-    facts = {name: document[name] for name in ("revision", *_MEMBERS)}
-    return Verification(
-        **facts | {"verified_at": parse_time(document["verified_at"]), "damaged": tuple(document["damaged"])}
-    )
-
-
-_RECORDS = RecordKind("verification", _MEMBERS, ("depth", "scope"), verification_of, _covers, _parse)
+_RECORDS = RecordKind("verification", Verification, ("depth", "scope"), verification_of, _covers)
 
 
 def known_damage(verifications: Sequence[Verification]) -> set[str]:

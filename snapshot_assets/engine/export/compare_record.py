@@ -97,4 +97,4 @@ class Recorder:
         record_comparison(self.store, self.state, record, verdicts, self._path)
 
     def _made(self, scope: str, **members: Any) -> ComparisonRecord:
-        return ComparisonRecord(self.started, datetime.now(UTC), scope, self.chosen, self._fence, **members)
+        return ComparisonRecord(scope, self.chosen, self.started, datetime.now(UTC), fence=self._fence, **members)

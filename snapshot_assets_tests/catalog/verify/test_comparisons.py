@@ -38,7 +38,7 @@ def compared(writer: Writer, *different: str, scope: str = "all", parts: tuple[s
     """Record that parts were compared, of which some are different."""
     counts = {"parts": len(parts), "different": len(different)}
     chosen = "" if scope == "all" else "tables s.a"
-    record = ComparisonRecord(at, at, scope, chosen, **counts, different_parts=different, compared_by="tester")
+    record = ComparisonRecord(scope, chosen, at, at, **counts, different_parts=different, compared_by="tester")
     record_comparison(writer.store, writer.catalog.state, record, {*parts, *different})
 
 
@@ -52,7 +52,7 @@ def test_a_record_is_the_literal_document_of_the_format(sealed: Writer, monkeypa
     counts = {"parts": 4, "equal": 1, "changed": 1, "different": 1, "unknown": 1}
     fence = {"snapshot": "7:7:", "lsn": "0/1"}
     record = ComparisonRecord(
-        *(AT, AT + timedelta(hours=1), "part", "tables s.a"),
+        *("part", "tables s.a", AT, AT + timedelta(hours=1)),
         fence=fence,
         **counts,
         different_parts=("3/s.a",),
@@ -99,7 +99,7 @@ def test_a_read_only_store_does_not_make_a_comparison_fail(sealed: Writer, caplo
     def refuse(*_: object) -> None:
         raise StoreDeniedError("read-only")
 
-    record = ComparisonRecord(AT, AT, "part")
+    record = ComparisonRecord("part", "", AT, AT)
     for refused in ("put", "list"):
         caplog.clear()
         record_comparison(Changed(sealed.store, **{refused: refuse}), sealed.catalog.state, record, ())
@@ -130,7 +130,7 @@ def test_comparisons_of_parts_at_the_same_time_lose_no_difference(sealed: Writer
             compared(sealed, names[1], scope="part")
         sealed.store.put(path, data)
 
-    record = ComparisonRecord(AT, AT, "part", parts=1, different=1, different_parts=(names[0],))
+    record = ComparisonRecord("part", "", AT, AT, parts=1, different=1, different_parts=(names[0],))
     record_comparison(Changed(sealed.store, put=other_first), sealed.catalog.state, record, {names[0]})
     assert known_differences(current(sealed)) == tuple(names)
     race(*[partial(compared, sealed, name, scope="part") for name in names] * 2)
@@ -171,7 +171,7 @@ def test_garbage_collection_deletes_covered_and_unfinished_records_after_the_gra
     compared(sealed, scope="part")
     compared(sealed, "1/s.a")
     compared(sealed, scope="part")
-    record = ComparisonRecord(AT, AT, UNFINISHED)
+    record = ComparisonRecord(UNFINISHED, "", AT, AT)
     path = comparison_path(AT, UNFINISHED, "01234567")
     for _ in range(2):
         record_comparison(sealed.store, sealed.catalog.state, record, path=path)
