@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
+from typing import Generic, TypeVar
 
 import pyarrow.compute as pc
 
@@ -25,6 +26,7 @@ from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
 
 _READS = 5
+_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True)
@@ -64,18 +66,10 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Verified:
-    """A verification that no later one covers, and its age."""
+class Aged(Generic[_Record]):
+    """A record that no later one covers, and its age: of a comparison, that of the state of the source that it read."""
 
-    verification: Verification
-    age_seconds: int
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A comparison with the source that no later one covers, and its age: that of the state that it read."""
-
-    comparison: ComparisonRecord
+    record: _Record
     age_seconds: int
 
 
@@ -112,7 +106,7 @@ class Status:
     export: Moment | None
     tag: Moment | None
     unsealed: Unsealed
-    verified: tuple[Verified, ...]
+    verified: tuple[Aged[Verification], ...]
     damaged: tuple[str, ...]
     damage: str
     collectable: Size | None
@@ -122,7 +116,7 @@ class Status:
     held: tuple[str, ...] = ()
     replica_of: str | None = None
     promoting: bool = False
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[Aged[ComparisonRecord], ...] = ()
     different: tuple[str, ...] = ()
 
     @property
@@ -181,8 +175,8 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         replica_of=marker.source if marker is not None else None,
         promoting=marker is not None and marker.promoting,
         unsealed=unsealed_work(state),
-        verified=tuple(Verified(each, _age(each.verified_at, now)) for each in verifications),
-        compared=tuple(Compared(each, _age(each.started_at, now)) for each in comparisons),
+        verified=tuple(Aged(each, _age(each.verified_at, now)) for each in verifications),
+        compared=tuple(Aged(each, _age(each.started_at, now)) for each in comparisons),
         different=known_differences(comparisons),
         damaged=tuple(sorted(damaged)),
         damage=damage,

@@ -88,22 +88,22 @@ def _work(status: Status) -> Iterator[_Gauge]:
 
 def _verifications(status: Status) -> Iterator[_Gauge]:
     """Yield the last verifications by depth and scope, and the known damage."""
-    known = [({"depth": each.verification.depth, "scope": each.verification.scope}, each) for each in status.verified]
+    known = [({"depth": each.record.depth, "scope": each.record.scope}, each) for each in status.verified]
     if known:
-        times = [(labels, each.verification.verified_at.timestamp()) for labels, each in known]
+        times = [(labels, each.record.verified_at.timestamp()) for labels, each in known]
         yield _Gauge("verification_timestamp_seconds", "When it was last verified.", times, "seconds")
         ages = [(labels, float(each.age_seconds)) for labels, each in known]
         yield _Gauge("verification_age_seconds", "Age of the last verification.", ages, "seconds")
-        sizes = [(labels, float(each.verification.bytes)) for labels, each in known]
+        sizes = [(labels, float(each.record.bytes)) for labels, each in known]
         yield _Gauge("verification_read_bytes", "Bytes that the last verification read.", sizes, "bytes")
     yield _gauge("damaged_objects", "Objects that are known to be damaged.", len(status.damaged) + bool(status.damage))
 
 
 def _comparisons(status: Status) -> Iterator[_Gauge]:
     """Yield the age of the last comparisons with the source by scope, and the known differences."""
-    known = [({"scope": each.comparison.scope}, each) for each in status.compared]
+    known = [({"scope": each.record.scope}, each) for each in status.compared]
     if known:
-        times = [(labels, each.comparison.started_at.timestamp()) for labels, each in known]
+        times = [(labels, each.record.started_at.timestamp()) for labels, each in known]
         yield _Gauge("comparison_timestamp_seconds", "When the last comparison began.", times, "seconds")
         ages = [(labels, float(each.age_seconds)) for labels, each in known]
         yield _Gauge("comparison_age_seconds", "Age of the last comparison.", ages, "seconds")

@@ -6,8 +6,10 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from snapshot_assets.catalog.status import Moment, Size, Status, Verified, location_status
+from snapshot_assets.catalog.status import Aged, Moment, Size, Status, location_status
+from snapshot_assets.catalog.verify.records import Verification
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import duration_of, open_log, place_of
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
@@ -35,8 +37,7 @@ def run(options: argparse.Namespace) -> int:
     healthy = not stale and not status.is_damaged and status.export is not None
     if options.json:
         facts = asdict(status)
-        facts["verified"] = [asdict(each.verification) | {"age_seconds": each.age_seconds} for each in status.verified]
-        facts["compared"] = [asdict(each.comparison) | {"age_seconds": each.age_seconds} for each in status.compared]
+        facts |= {name: [each.pop("record") | each for each in facts[name]] for name in ("verified", "compared")}
         facts["garbage"] = {name: facts.pop(name) for name in ("collectable", "waiting")}
         facts["log"] = {name: facts.pop(name) for name in ("transactions", "checkpoints")}
         show_json(plain(facts | {"max_age": max_age, "stale": stale, "healthy": healthy}))
@@ -77,8 +78,7 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
     if not status.verified:
         yield "verified", "never; run `snapshots export verify`"
     for compared in status.compared:
-        ago = f"{human_seconds(compared.age_seconds)} ago at revision {compared.comparison.revision}"
-        yield "compared", f"{ago}, {compared.comparison}"
+        yield "compared", f"{_ago(compared)}, {compared.record}"
     if not status.compared:
         yield "compared", "never with its source"
     yield from _first("damaged", status.damaged, "`snapshots export verify` names all and their remedy")
@@ -112,12 +112,15 @@ def _moment(moment: Moment | None) -> str:
     return f"{name}revision {moment.revision}, {human_seconds(moment.age_seconds)} old ({time_text(moment.at)})"
 
 
-def _verified(each: Verified) -> str:
-    done = each.verification
-    ago = f"{human_seconds(each.age_seconds)} ago at revision {done.revision}"
+def _ago(each: Aged[Any]) -> str:
+    return f"{human_seconds(each.age_seconds)} ago at revision {each.record.revision}"
+
+
+def _verified(each: Aged[Verification]) -> str:
+    done = each.record
     read = f"{done.hashed:,} of {counted(done.files, 'file')} read ({human_bytes(done.bytes)})"
     result = f"{counted(len(done.damaged), 'damaged object')}" if done.damaged else "no damage"
-    return f"{ago}, {done.depth}, {_SCOPES[done.scope]}, {read}: {result}"
+    return f"{_ago(each)}, {done.depth}, {_SCOPES[done.scope]}, {read}: {result}"
 
 
 def _size(size: Size, thing: str) -> str:

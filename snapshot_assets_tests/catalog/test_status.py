@@ -147,7 +147,7 @@ def test_damage_that_a_verification_found_is_shown_until_one_finds_it_gone(seale
     record_verification(sealed.store, verify(sealed.store, depth="quick"), datetime.now(UTC))
     found = status(sealed)
     assert found.damaged == (path,)
-    assert [each.verification.depth for each in found.verified] == ["full", "quick"]
+    assert [each.record.depth for each in found.verified] == ["full", "quick"]
     sealed.store.put(path, whole)
     record_verification(sealed.store, verify(sealed.store), datetime.now(UTC))
     assert not status(sealed).is_damaged

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.catalog.status import Moment, Size, Status, Unsealed, Verified
+from snapshot_assets.catalog.status import Aged, Moment, Size, Status, Unsealed
 from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, record_comparison
 from snapshot_assets.catalog.verify.records import Verification
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
@@ -219,7 +219,7 @@ def test_the_metrics_are_those_of_the_specification(snapshots: Snapshots, locati
 def test_names_with_any_character_and_all_values_are_read_as_they_were() -> None:
     odd = 'file:///a "b"\\c\nd é'
     at = datetime(2026, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
-    verified = Verified(Verification(1, "all", "full", at, "me", 1, 1, 2**40, ()), 10**9)
+    verified = Aged(Verification(1, "all", "full", at, "me", 1, 1, 2**40, ()), 10**9)
     moment = Moment(12, at, 3, "t")
     size = Size(2**40, 2**53)
     known = Status(
