@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.export import create_request as request
-from snapshot_assets.cli.export.changed import row_of, window_key
+from snapshot_assets.cli.export.changed import facts_of, row_of
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_table
 from snapshot_assets.cli.spark import opened_to_look
 from snapshot_assets.errors import PlanError
@@ -39,19 +38,18 @@ def run(options: argparse.Namespace) -> int:
         from snapshot_assets.engine.export.compare import Choice, Comparison, compare
 
         with opened_to_look("comparing", options, configuration, plan) as (opened, watch):
-            choice = Choice(tables, span, rotation, at)
-            compared, state = compare(opened, choice, watch.stage), choice.state(opened.catalog.state)
+            compared = compare(opened, Choice(tables, span, rotation, at), watch.stage)
     if options.json:
-        show_json(_facts(compared, state))
+        show_json(_facts(compared))
     else:
-        _show(compared, state)
+        _show(compared)
     return ExitStatus.DAMAGED if compared.counts[Comparison.DIFFERENT] else ExitStatus.DONE
 
 
-def _facts(compared: Compared, state: State) -> dict[str, Any]:
+def _facts(compared: Compared) -> dict[str, Any]:
     """Return the counts, and the parts that are not equal, for `--json`."""
     return {
-        "revision": state.revision,
+        "revision": compared.state.revision,
         "compared": len(compared.parts),
         "compared_before": compared.passed,
         "started_at": time_text(compared.started),
@@ -61,13 +59,7 @@ def _facts(compared: Compared, state: State) -> dict[str, Any]:
         "sample_days": compared.within,
         "unequal": [
             {
-                "chunk": each.part.chunk,
-                "window": window_key(state, each.part.chunk),
-                "table": table_text(each.part.table),
-                "comparison": each.comparison,
-                "reason": each.reason,
-                "exported_rows": each.part.exported,
-                "rows": each.found,
+                **facts_of(each.part, each.found, comparison=each.comparison, reason=each.reason),
                 "deleted_rows": each.deleted,
                 "differences": [asdict(row) for row in each.rows],
                 "more_differences": each.more,
@@ -78,14 +70,14 @@ def _facts(compared: Compared, state: State) -> dict[str, Any]:
     }
 
 
-def _show(compared: Compared, state: State) -> None:
+def _show(compared: Compared) -> None:
     if compared.unequal:
         columns = ("window", "table", "compared", "reason", "exported rows", "rows now")
-        rows = [row_of(state, each.part, each.found, each.comparison, each.reason) for each in compared.unequal]
+        rows = [row_of(each.part, each.found, each.comparison, each.reason) for each in compared.unequal]
         show_table(columns, rows)
     for each in compared.unequal:
         if each.rows or each.damage:
-            show(f"{window_key(state, each.part.chunk) or 'untimed'} {table_text(each.part.table)}:")
+            show(f"{each.part.window or 'untimed'} {table_text(each.part.table)}:")
         if each.damage:
             show(f"  {each.damage}")
         for row in each.rows:

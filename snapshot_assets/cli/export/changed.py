@@ -6,15 +6,12 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_table
 from snapshot_assets.cli.spark import opened_to_look
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.windows import partition_key
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.export.changes import Changes
@@ -30,39 +27,29 @@ def run(options: argparse.Namespace) -> int:
         from snapshot_assets.engine.export.changes import chunks_to_look_at, find_changes
 
         with opened_to_look("looking for changes", options, configuration, plan) as (opened, watch):
-            state = opened.catalog.state
-            changes = find_changes(opened, chunks_to_look_at(state, plan, datetime.now(UTC)), watch.stage)
+            chunks = chunks_to_look_at(opened.catalog.state, plan, datetime.now(UTC))
+            changes = find_changes(opened, chunks, watch.stage)
     if options.json:
-        show_json(facts(changes, state))
+        show_json(facts(changes))
     else:
-        _show(changes, state, options.plan)
+        _show(changes, options.plan)
     return ExitStatus.DAMAGED if options.check and changes.changed else ExitStatus.DONE
 
 
-def facts(changes: Changes, state: State) -> dict[str, Any]:
+def facts(changes: Changes) -> dict[str, Any]:
     """Return what was looked at, and what changed with the reason, for `--json`."""
     return {
         "chunks_looked_at": changes.chunks,
         "compared_by_value": changes.compared,
-        "changed": [
-            {
-                "chunk": part.chunk,
-                "window": window_key(state, part.chunk),
-                "table": table_text(part.table),
-                "reason": part.answer.reason,
-                "exported_rows": part.exported,
-                "rows": part.answer.found,
-            }
-            for part in changes.changed
-        ],
+        "changed": [facts_of(part, part.answer.found, reason=part.answer.reason) for part in changes.changed],
     }
 
 
-def _show(changes: Changes, state: State, plan: str | None) -> None:
+def _show(changes: Changes, plan: str | None) -> None:
     """Print what changed, and the call that exports it again; `plan` is None for options in place of a plan."""
     parts = changes.changed
     if parts:
-        rows = [row_of(state, part, part.answer.found, part.answer.reason) for part in parts]
+        rows = [row_of(part, part.answer.found, part.answer.reason) for part in parts]
         show_table(("window", "table", "reason", "exported rows", "rows now"), rows)
     show(str(changes))
     if parts:
@@ -70,12 +57,12 @@ def _show(changes: Changes, state: State, plan: str | None) -> None:
         show(f"Run {call} to export them again.")
 
 
-def row_of(state: State, part: Part, found: int | None, *told: object) -> tuple[object, ...]:
-    """Return a part as the row of a table: where it is, what is told of it, and how many rows there were and are."""
-    place = window_key(state, part.chunk) or "untimed", table_text(part.table)
-    return (*place, *told, part.exported, "" if found is None else found)
+def facts_of(part: Part, rows: int | None, **result: str) -> dict[str, Any]:
+    """Return where a part is, the result about it, and how many rows were exported and are in the source."""
+    place = {"chunk": part.chunk, "window": part.window, "table": table_text(part.table)}
+    return {**place, **result, "exported_rows": part.exported, "rows": rows}
 
 
-def window_key(state: State, chunk: int) -> str | None:
-    """Return the key of a chunk's partition; None for chunk 0."""
-    return partition_key(state.window(chunk)) if chunk != UNTIMED_CHUNK else None
+def row_of(part: Part, rows: int | None, *result: object) -> tuple[object, ...]:
+    """Return the same as the row of a table."""
+    return (part.window or "untimed", table_text(part.table), *result, part.exported, "" if rows is None else rows)

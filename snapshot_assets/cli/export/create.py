@@ -301,7 +301,7 @@ def _facts(plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: in
         "warnings": warnings,
     }
     if work.changes is not None:
-        report |= change_facts(work.changes, state)
+        report |= change_facts(work.changes)
     if work.replica:
         report["replicated_to"] = work.replica
     if plan.kind == "continuous" and not plan.schema_only and header is not None:

@@ -81,19 +81,22 @@ class Compared:
 
     Attributes:
         parts: All of them, by chunk and table.
-        missing: How many chunks are not exported yet, so that they were not compared.
+        state: The state that was compared.
         within: For a sample: in how many daily runs all parts are compared; else 0.
-        revision: The revision that was compared.
         passed: How many parts an interrupted comparison found equal, which did not change since.
         started: When it began, or the interrupted one.
     """
 
     parts: tuple[ComparedPart, ...]
-    missing: int = 0
+    state: State
     within: int = 0
-    revision: int = 0
     passed: int = 0
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def missing(self) -> int:
+        """How many chunks are not exported yet, so that they were not compared."""
+        return len(self.state.missing())
 
     @property
     def counts(self) -> Counter[Comparison]:
@@ -234,7 +237,7 @@ def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = sil
     within = choice.rotation.within if choice.rotation else 0
     every = tuple(found[place] for place in sorted(found))
     recorder.finish({each.part.name: each.comparison.name.lower() for each in every})
-    return Compared(every, len(state.missing()), within, state.revision, len(passed), recorder.started)
+    return Compared(every, state, within, len(passed), recorder.started)
 
 
 def _compare_values(

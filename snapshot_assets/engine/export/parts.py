@@ -40,9 +40,11 @@ from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.chunk_parts import KeyRange
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicates import Predicate, columns_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.windows import partition_key
 from snapshot_assets.storage.base import ObjectStore
 
 _UNASKED = Answer(Verdict.UNKNOWN)
@@ -63,6 +65,7 @@ class Part:
         erased: How many of the exported rows compactions have left out since.
         fence: The state of the source that the export read.
         range: The range; None for all rows.
+        window: Partition key of the chunk's window; None for chunk 0.
     """
 
     chunk: int
@@ -74,6 +77,7 @@ class Part:
     erased: int = 0
     fence: Mapping[str, str] = field(default_factory=dict)
     range: KeyRange | None = None
+    window: str | None = None
 
     @property
     def changed(self) -> bool:
@@ -125,6 +129,7 @@ def parts_of(opened: OpenExport, state: State, chunks: Iterable[int], *, whole: 
 
 def _parts(planner: Planner, chunk: int) -> Iterator[Part]:
     action = planner.state.chunks[chunk].chunk
+    window = None if chunk == UNTIMED_CHUNK else partition_key(planner.state.window(chunk))
     scans = [(scan, planner.range_of(scan)) for scan in planner.scans(chunk)]
     range_of = {attempt: each for _, each in scans if each for attempt in each.attempts}
     files: defaultdict[Portion, list[DataFile]] = defaultdict(list)
@@ -135,11 +140,11 @@ def _parts(planner: Planner, chunk: int) -> Iterator[Part]:
         name = scan.table.table_name
         own, left_out = tuple(files.pop(key_range or name, ())), erased.get(name, 0)
         exported = sum(file.rows for file in own) + left_out
-        yield Part(chunk, name, scan, own, exported, erased=left_out, fence=action.fence, range=key_range)
+        yield Part(chunk, name, scan, own, exported, _UNASKED, left_out, action.fence, key_range, window)
     gone = Answer(Verdict.CHANGED, "the source has no such rows any more")
     for left in files.values():
         name = TableName(left[0].schema, left[0].table)
-        yield Part(chunk, name, None, tuple(left), sum(file.rows for file in left), gone)
+        yield Part(chunk, name, None, tuple(left), sum(file.rows for file in left), gone, window=window)
 
 
 def _by_name(schema: DatabaseSchema) -> dict[TableName, Table]:

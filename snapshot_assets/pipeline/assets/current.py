@@ -59,7 +59,7 @@ def _judge_current(
         changed, partition = [part for part in changes.changed if part.chunk == chunk], key_of_chunk(plan, chunk)
         if state.completed(chunk):
             text = _EXPORT_AGAIN if changed else None
-            yield CheckResult(partition, not changed, _differing(plan, changed), text, dg.AssetCheckSeverity.WARN)
+            yield CheckResult(partition, not changed, _differing(changed), text, dg.AssetCheckSeverity.WARN)
         else:
             yield not_exported(plan, chunk)
 
@@ -85,14 +85,14 @@ def record_changes(context: Context, key: dg.AssetKey, plan: Plan, changes: "Cha
         passed, partition = not changed or chunk in exported, key_of_chunk(plan, chunk)
         if not (passed and partition in passing):
             text = (_EXPORTED if passed else _EXPORT_AGAIN) if changed else _UNCHANGED
-            facts = _differing(plan, changed)
+            facts = _differing(changed)
             results.append(CheckResult(partition, passed, facts, text, dg.AssetCheckSeverity.WARN))
     if plan.late_windows == "changed":  # else there is no such check
         store_results(context, check_events(instance, check, results))
-    store_events(context, [dg.AssetObservation(key, metadata=_metadata(plan, changes, exported))])
+    store_events(context, [dg.AssetObservation(key, metadata=_metadata(changes, exported))])
 
 
-def _metadata(plan: Plan, changes: "Changes", exported: Set[int]) -> dict[str, Any]:
+def _metadata(changes: "Changes", exported: Set[int]) -> dict[str, Any]:
     """Return what a run looked at, what had changed, and what it did not have to copy."""
     changed = {part.chunk for part in changes.changed}
     kept = (file.bytes for part in changes.parts if not part.changed for file in part.files)
@@ -103,21 +103,21 @@ def _metadata(plan: Plan, changes: "Changes", exported: Set[int]) -> dict[str, A
         "exported": len(changed & exported),
         "bytes_not_copied": sum(kept),
     }
-    return with_sizes(facts | _differing(plan, changes.changed))
+    return with_sizes(facts | _differing(changes.changed))
 
 
-def _differing(plan: Plan, parts: Sequence["Part"]) -> dict[str, Any]:
+def _differing(parts: Sequence["Part"]) -> dict[str, Any]:
     """Return the metadata of tables whose rows changed; nothing if there is none."""
-    rows = (row_of(plan, part, part.answer.found, reason=part.answer.reason) for part in parts)
+    rows = (row_of(part, part.answer.found, reason=part.answer.reason) for part in parts)
     return {"changes": first_rows(rows)} if parts else {}
 
 
-def row_of(plan: Plan, part: "Part", found: int | None, **told: str) -> dict[str, Any]:
+def row_of(part: "Part", found: int | None, **told: str) -> dict[str, Any]:
     """Return a part as the row of a table: where it is, what is told of it, and how many rows there were and are."""
     counts = {"exported_rows": part.exported, "rows_now": "not counted" if found is None else str(found)}
-    return place_of(plan, part) | told | counts
+    return place_of(part) | told | counts
 
 
-def place_of(plan: Plan, part: "Part") -> dict[str, Any]:
+def place_of(part: "Part") -> dict[str, Any]:
     """Return where a part is, for a row of a table."""
-    return {"window": key_of_chunk(plan, part.chunk) or "untimed", "table": table_text(part.table)}
+    return {"window": part.window or "untimed", "table": table_text(part.table)}

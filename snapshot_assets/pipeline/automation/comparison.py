@@ -10,7 +10,6 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.comparisons import current_comparisons
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.format.layout import COMPARISONS, UNTIMED_CHUNK
@@ -74,9 +73,9 @@ def compare_op(plan: Plan, spark_key: str) -> dg.OpDefinition:
     def compare_rows(context: dg.OpExecutionContext, config: CompareConfig) -> None:
         with showing_failures():
             rotation = Rotation.of_share(parse_share(config.sample), datetime.now(UTC)) if config.sample else None
-            compared, state = _compare(context, plan, rotation=rotation)
-        _record(context, plan, compared, state)
-        facts = _facts(plan, compared)
+            compared = _compare(context, plan, rotation=rotation)
+        _record(context, plan, compared)
+        facts = _facts(compared)
         context.log_event(dg.AssetObservation(asset_key(plan, "manifest"), description="Comparison", metadata=facts))
         if facts["different"] != "0":
             text = f"{plan.to} differs from {plan.source}, which did not change: {compared}."
@@ -134,14 +133,11 @@ def _judge_equality(
     if chunks is None:
         state = snapshots_of(context).export_run(plan.name).read_catalog().state
         chunks = [chunk for chunk in state.chunks if chunk != UNTIMED_CHUNK and state.completed(chunk)]
-    compared, state = _compare(context, plan, only=chunks)
-    yield from _results(plan, compared, state, chunks)
+    yield from _results(plan, _compare(context, plan, only=chunks), chunks)
 
 
-def _compare(
-    context: dg.OpExecutionContext | dg.AssetCheckExecutionContext, plan: Plan, **choice: Any
-) -> "tuple[Compared, State]":
-    """Compare what a `Choice` has; returns the state of the snapshot, too, to which nothing is written."""
+def _compare(context: dg.OpExecutionContext | dg.AssetCheckExecutionContext, plan: Plan, **choice: Any) -> "Compared":
+    """Compare what a `Choice` has."""
     from snapshot_assets.engine.export.compare import Choice, compare
 
     snapshots = snapshots_of(context)
@@ -151,16 +147,16 @@ def _compare(
     ):
         compared = compare(opened, Choice(**choice), snapshots.stage)
     context.log.info(f"{compared}.")
-    return compared, opened.catalog.state
+    return compared
 
 
-def _record(context: dg.OpExecutionContext, plan: Plan, compared: "Compared", state: State) -> None:
+def _record(context: dg.OpExecutionContext, plan: Plan, compared: "Compared") -> None:
     """Record the results that show something new. A chunk is not proved equal if a sample left tables of it out."""
-    places = {each.part.place for each in compared.parts}
+    places, state = {each.part.place for each in compared.parts}, compared.state
     files = (known.file for known in state.live_files())
     left_out = {file.chunk for file in files if (file.chunk, TableName(file.schema, file.table)) not in places}
     unproved = {key_of_chunk(plan, chunk) for chunk in left_out}
-    every = list(_results(plan, compared, state, filter(state.completed, state.chunks)))
+    every = list(_results(plan, compared, filter(state.completed, state.chunks)))
     for asset in chunk_assets(plan):
         check = equality_check(plan, asset)
         shown = unproved | passing_partitions(context.instance, check)
@@ -169,7 +165,7 @@ def _record(context: dg.OpExecutionContext, plan: Plan, compared: "Compared", st
         store_results(context, check_events(context.instance, check, new))
 
 
-def _results(plan: Plan, compared: "Compared", state: State, chunks: Iterable[int]) -> Iterator[CheckResult]:
+def _results(plan: Plan, compared: "Compared", chunks: Iterable[int]) -> Iterator[CheckResult]:
     """Yield the result of each of some chunks; of those that were not compared, as if they were equal."""
     from snapshot_assets.engine.export.compare import Comparison
 
@@ -182,21 +178,21 @@ def _results(plan: Plan, compared: "Compared", state: State, chunks: Iterable[in
         found = {each.comparison for each in unequal}
         text = next((text for worse, text in texts.items() if worse in found), _EQUAL)
         severity = dg.AssetCheckSeverity.ERROR if text == _DAMAGED else dg.AssetCheckSeverity.WARN
-        result = CheckResult(key_of_chunk(plan, chunk), not unequal, _differing(plan, unequal), text, severity)
-        yield result if state.completed(chunk) else not_exported(plan, chunk)
+        result = CheckResult(key_of_chunk(plan, chunk), not unequal, _differing(unequal), text, severity)
+        yield result if compared.state.completed(chunk) else not_exported(plan, chunk)
 
 
-def _facts(plan: Plan, compared: "Compared") -> dict[str, Any]:
+def _facts(compared: "Compared") -> dict[str, Any]:
     """Return how many tables of chunks compare in which way, and which are not equal."""
     from snapshot_assets.engine.export.compare import Comparison
 
-    facts: dict[str, Any] = {"revision": compared.revision, "compared": len(compared.parts)}
+    facts: dict[str, Any] = {"revision": compared.state.revision, "compared": len(compared.parts)}
     facts |= {kind.name.lower(): compared.counts[kind] for kind in Comparison}
     facts |= {"missing_windows": compared.missing} | ({"sample_days": compared.within} if compared.within else {})
-    return with_sizes(facts | _differing(plan, compared.unequal))
+    return with_sizes(facts | _differing(compared.unequal))
 
 
-def _differing(plan: Plan, parts: "Sequence[ComparedPart]") -> dict[str, Any]:
+def _differing(parts: "Sequence[ComparedPart]") -> dict[str, Any]:
     """Return the metadata of tables of chunks that are not equal; values of masked columns are on neither side."""
 
     def texts(row: "RowDifference") -> dict[str, str]:
@@ -205,10 +201,9 @@ def _differing(plan: Plan, parts: "Sequence[ComparedPart]") -> dict[str, Any]:
         return {**shown, "columns": ", ".join(row.columns), "times": str(row.times)}
 
     unequal = (
-        row_of(plan, each.part, each.found, comparison=each.comparison.value, reason=each.damage or each.reason)
+        row_of(each.part, each.found, comparison=each.comparison.value, reason=each.damage or each.reason)
         for each in parts
     )
-    places = {each.part.place: place_of(plan, each.part) for each in parts}
-    rows = [places[each.part.place] | texts(row) for each in parts for row in each.rows]
+    rows = [place_of(each.part) | texts(row) for each in parts for row in each.rows]
     named = {"rows_that_differ": first_rows(rows)} if rows else {}
     return {"unequal": first_rows(unequal)} | named if parts else {}
