@@ -16,7 +16,6 @@ from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.export.changed import facts_of, row_of
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_table
 from snapshot_assets.cli.spark import opened_to_look
-from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_share, time_text
 
@@ -32,8 +31,6 @@ def run(options: argparse.Namespace) -> int:
     tables = tuple(map(parse_table, options.compared))
     at = None if options.at is None else partial(resolve_version, options.at)
     configuration, plan = request.plan_of(options)
-    if plan.schema_only:
-        raise PlanError("A schema-only snapshot has no rows to compare.")
     with only_results_on_stdout():
         from snapshot_assets.engine.export.compare import Choice, Comparison, compare
 

@@ -174,10 +174,12 @@ def opened_to_look(
         plan: The plan.
 
     Raises:
-        PlanError: Tasks of other machines would work on files of this one.
+        PlanError: The snapshot has no rows, or tasks of other machines would work on files of this one.
         SparkUnreachableError: Nothing answers at the address of Spark.
         SnapshotError: See `ExportRun.look`.
     """
+    if plan.schema_only:
+        raise PlanError("A schema-only snapshot has no rows to compare.")
     settings = configuration.spark_settings(plan)
     refuse_files_elsewhere(settings, plan.name, plan.to, configuration.source(plan.source))
     refuse_unreachable_spark(settings)

@@ -10,7 +10,6 @@ from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_table
 from snapshot_assets.cli.spark import opened_to_look
-from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_text
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """Show which tables of which windows changed in the source since they were exported."""
     configuration, plan = request.plan_of(options)
-    if plan.schema_only:
-        raise PlanError("A schema-only snapshot has no rows that could change.")
     with only_results_on_stdout():
         from snapshot_assets.engine.export.changes import chunks_to_look_at, find_changes
 

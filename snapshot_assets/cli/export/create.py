@@ -149,14 +149,16 @@ def _export(
         ):
             work.skipped = opened.skipped
             looked_at = chunks_to_look_at(opened.catalog.state, plan, now) if changed else []
+            if recorder is not None:
+                recorder.schema(opened)
             with hints_written(opened.catalog, lambda text: show_message(text, "warning")):
-                _move(opened, parts, run, watch, recorder)
+                for chunks, again in parts:
+                    _commit(opened.commits(chunks, replace_completed=again), opened, run, watch, recorder)
                 if changed:
                     work.changes = find_changes(opened, looked_at, watch.stage)
-                    again = work.changes.only
-                    _commit(
-                        opened.commits(list(again), replace_completed=True, only=again), opened, run, watch, recorder
-                    )
+                    only = work.changes.only
+                    commits = opened.commits(list(only), replace_completed=True, only=only)
+                    _commit(commits, opened, run, watch, recorder)
             if recorder is None:
                 opened.seal()
             else:
@@ -207,20 +209,6 @@ def _parts(
         return [*parts, (new, False)]
     again = plan.kind == "continuous"  # its untimed tables are exported by each run
     return [*parts, (new, False), ([UNTIMED_CHUNK], True)] if again else [*parts, ([*new, UNTIMED_CHUNK], False)]
-
-
-def _move(
-    export: OpenExport,
-    parts: Sequence[tuple[list[int], bool]],
-    run: Run,
-    watch: Progress,
-    recorder: ExportRecorder | None,
-) -> None:
-    """Export the chunks of a run."""
-    if recorder is not None:
-        recorder.schema(export)
-    for chunks, again in parts:
-        _commit(export.commits(chunks, replace_completed=again), export, run, watch, recorder)
 
 
 def _commit(
