@@ -13,7 +13,7 @@ the server was started since. Between two starts of a server, no file of its dat
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
@@ -21,7 +21,7 @@ from snapshot_assets.databases.postgresql.row_counts import in_sets
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.protocol.query import is_query
-from snapshot_assets.databases.protocol.source import AllRows, Answer, ExportedRows, Verdict, by_count
+from snapshot_assets.databases.protocol.source import AllRows, Answer, ExportedRows, Rows, Verdict
 from snapshot_assets.databases.selection.hidden import MASKS
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import DatabaseError
@@ -151,28 +151,18 @@ class _Snapshot(NamedTuple):
         return self.xmax <= other.xmax and not later
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """The first transaction whose rows an export may not have seen, by its 32 bits.
-
-    Attributes:
-        unusable: Why the fence proves nothing here; "" if it does.
-    """
-
-    xid: int
-    unusable: str = ""
-
-    def precedes(self, newest: int | None, base: int) -> bool:
-        """Return whether a transaction at or above the cut wrote rows, by the ages of the newest and the first id."""
-        age = (base + _FIRST_XID - self.xid) % (1 << 32)
-        return newest is not None and newest <= age
+def _is_newer(ages: Mapping[str, Any], fence: Mapping[str, str]) -> bool:
+    """Return whether a transaction that the export may not have seen wrote rows, by the age of the newest one."""
+    # The base is the age of the first id, by which the age of any other is known.
+    oldest = (ages["base"] + _FIRST_XID - _Snapshot.parse(fence["snapshot"]).xmin) % (1 << 32)
+    return ages["newest"] is not None and ages["newest"] <= oldest
 
 
-def _cut(fence: Mapping[str, str], now: Mapping[str, str]) -> _Cut:
-    """Return the cut of an export's fence, seen from the present state."""
+def _unusable(fence: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return why an export's fence proves nothing about the present state; "" if it does."""
     snapshot = fence.get("snapshot", "")
     if not snapshot:
-        return _Cut(0, "the export recorded no state of the database")
+        return "the export recorded no state of the database"
     names = {
         "system_identifier": "the cluster",
         "timeline": "the timeline of the cluster",
@@ -182,17 +172,17 @@ def _cut(fence: Mapping[str, str], now: Mapping[str, str]) -> _Cut:
     }
     for name, text in names.items():
         if name not in now:
-            return _Cut(0, "this user may not read the identity of the cluster (pg_control_system)")
+            return "this user may not read the identity of the cluster (pg_control_system)"
         if name not in fence:
-            return _Cut(0, f"the export did not record {text}")
+            return f"the export did not record {text}"
         if fence[name] != now[name]:
-            return _Cut(0, f"{text} is another one")
+            return f"{text} is another one"
     then, present = _Snapshot.parse(snapshot), _Snapshot.parse(now["snapshot"])
     if not then.precedes(present) or _position(now["lsn"]) < _position(fence["lsn"]):
-        return _Cut(0, "the export read a later state than the present one")
+        return "the export read a later state than the present one"
     if present.xmax - then.xmin >= _MOST_DISTANCE:
-        return _Cut(0, "more than 2^30 transactions ran since the export")
-    return _Cut(then.xmin % (1 << 32))
+        return "more than 2^30 transactions ran since the export"
+    return ""
 
 
 def _position(lsn: str) -> int:
@@ -222,7 +212,8 @@ def changes_since(scanner: Scanner, parts: Sequence[ExportedRows]) -> list[Answe
         found = {name: [row] for name, row in zip(whole, _of_whole_tables(scanner, whole), strict=True)}
         for name in group:
             own = sets[name]
-            rows = found.get(name) or in_sets(scanner, tables[name], [part.rows for part in own.values()], _VALUES)
+            run = partial(_read, scanner, tables[name])
+            rows = found.get(name) or in_sets(scanner, tables[name], [part.rows for part in own.values()], _VALUES, run)
             scanner.check_partitions(tables[name])
             for (number, part), row in zip(own.items(), rows, strict=True):
                 answers[number] = _answer(part, row, defined[name], now)
@@ -230,6 +221,12 @@ def changes_since(scanner: Scanner, parts: Sequence[ExportedRows]) -> list[Answe
         if reason:
             answers |= dict.fromkeys(sets[name], Answer(Verdict.UNKNOWN, reason, lasting=True))
     return [answers[number] for number in range(len(parts))]
+
+
+def _read(scanner: Scanner, table: Table, values: str, end: str, read: Sequence[Rows]) -> list[dict[str, Any]]:
+    """Run a query of a table, which may use any index."""
+    query = f"SELECT {values} FROM {scanner.from_item(table)} WHERE {scanner.any_of(table, read)}{end}"
+    return scanner.rows_of(table, query, f"looking for changes in {table.table_name}")
 
 
 def _is_whole(parts: Collection[ExportedRows]) -> bool:
@@ -260,14 +257,16 @@ def _of_whole_tables(scanner: Scanner, names: Sequence[TableName]) -> list[dict[
 
 
 def _answer(part: ExportedRows, row: Mapping[str, Any], defined: Mapping[str, Any], now: Mapping[str, str]) -> Answer:
-    cut, rows = _cut(part.fence, now), row.get("rows") or 0
-    if answer := by_count(part, rows):
-        return answer
-    if cut.unusable:
-        return Answer(Verdict.UNKNOWN, cut.unusable, rows)
-    if cut.precedes(row["newest"], row["base"]):
+    rows = row.get("rows") or 0
+    if rows != part.count:
+        return Answer(Verdict.CHANGED, "rows added" if rows > part.count else "rows fewer", rows)
+    if not rows:
+        return Answer(Verdict.UNCHANGED, found=0)
+    if reason := _unusable(part.fence, now):
+        return Answer(Verdict.UNKNOWN, reason, rows)
+    if _is_newer(row, part.fence):
         return Answer(Verdict.CHANGED, "rows newer", rows)
-    if cut.precedes(defined["newest"], defined["base"]):
+    if _is_newer(defined, part.fence):
         return Answer(Verdict.UNKNOWN, "the table, a partition, or a type was changed since", rows)
     return Answer(Verdict.UNCHANGED, found=rows)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -70,40 +71,29 @@ def count_rows(
 def _of_sets(scanner: Scanner, table: Table, rows: Sequence[Rows], thorough: bool) -> list[int] | None:
     if not scanner.is_stored(table):
         return None
-
-    def run(values: str, end: str, read: Sequence[Rows]) -> list[dict[str, Any]]:
-        return _counted(scanner, table, values, end, read, thorough)
-
-    return [row.get("rows", 0) for row in _in_sets(scanner, table, rows, {"rows": "pg_catalog.count(*)"}, run)]
-
-
-def in_sets(scanner: Scanner, table: Table, rows: Sequence[Rows], values: Mapping[str, str]) -> list[Mapping[str, Any]]:
-    """Aggregate the rows of disjoint sets of a stored table by one query, which may use any index.
-
-    Args:
-        scanner: Reads the table.
-        table: The table.
-        rows: The sets.
-        values: SQL of the aggregates by name.
-
-    Returns:
-        The aggregates of each set by name; none for a set without rows.
-    """
-
-    def run(chosen: str, end: str, read: Sequence[Rows]) -> list[dict[str, Any]]:
-        query = f"SELECT {chosen} FROM {scanner.from_item(table)} WHERE {scanner.any_of(table, read)}{end}"
-        return scanner.rows_of(table, query, f"looking for changes in {table.table_name}")
-
-    return _in_sets(scanner, table, rows, values, run)
+    run = partial(_counted, scanner, table, thorough)
+    return [row.get("rows", 0) for row in in_sets(scanner, table, rows, {"rows": "pg_catalog.count(*)"}, run)]
 
 
 _Run = Callable[[str, str, Sequence[Rows]], list[dict[str, Any]]]
 """Runs a query: its values, what follows its condition, and the sets whose rows it reads."""
 
 
-def _in_sets(
+def in_sets(
     scanner: Scanner, table: Table, rows: Sequence[Rows], values: Mapping[str, str], run: _Run
 ) -> list[Mapping[str, Any]]:
+    """Aggregate the rows of disjoint sets of a stored table by one query.
+
+    Args:
+        scanner: Reads the table.
+        table: The table.
+        rows: The sets.
+        values: SQL of the aggregates by name.
+        run: Runs the query.
+
+    Returns:
+        The aggregates of each set by name; none for a set without rows.
+    """
     if len(rows) <= FEW_SETS:
         conditions = [scanner.any_of(table, [each]) for each in rows]
         columns = [
@@ -140,7 +130,7 @@ def _by_number(number: str, values: Mapping[str, str], run: _Run, read: Sequence
 
 
 def _counted(
-    scanner: Scanner, table: Table, values: str, end: str, read: Sequence[Rows], thorough: bool
+    scanner: Scanner, table: Table, thorough: bool, values: str, end: str, read: Sequence[Rows]
 ) -> list[dict[str, Any]]:
     """Run a query over the whole table, without indexes over its partitions in the range, or with any plan."""
     query = f"SELECT {values} FROM {scanner.from_item(table)}"

@@ -175,13 +175,6 @@ class Answer:
     lasting: bool = False
 
 
-def by_count(part: ExportedRows, found: int) -> Answer | None:
-    """Return the answer that the number of rows alone gives: another one is a change, none before and now is not."""
-    if found == part.count:
-        return Answer(Verdict.UNCHANGED, found=0) if found == 0 else None
-    return Answer(Verdict.CHANGED, "rows added" if found > part.count else "rows fewer", found)
-
-
 class Unanalyzed(NamedTuple):
     """The part of a scan of which the database has no statistics, so that it cannot estimate the rows.
 

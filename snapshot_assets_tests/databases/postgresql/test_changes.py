@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot_assets.databases.postgresql.changes import _Cut, _cut
+from snapshot_assets.databases.postgresql.changes import _is_newer, _unusable
 from snapshot_assets.databases.protocol.query import Query
 from snapshot_assets.databases.protocol.source import AllRows, ExportedRows, Selection, Verdict
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError
@@ -432,13 +432,13 @@ def test_transactions_are_compared_across_the_end_of_their_32_bits() -> None:
             base = (present - 3 + (1 << 31)) % (1 << 32) - (1 << 31)  # age() has 32 bits with a sign
             now = {"snapshot": f"{present}:{present}:", "lsn": "0/2"} | dict.fromkeys(HISTORY, "1")
             fence = {"snapshot": f"{cut}:{cut}:", "lsn": "0/1"} | dict.fromkeys(HISTORY, "1")
-            found = _cut(fence, now)
-            assert found == _Cut(cut % (1 << 32))
-            assert found.precedes(distance, base)  # written by the first transaction that the export did not see
-            assert not found.precedes(distance + 1, base)
-            assert not found.precedes(None, base)
+            assert _unusable(fence, now) == ""
+            # Written by the first transaction that the export did not see:
+            assert _is_newer({"newest": distance, "base": base}, fence)
+            assert not _is_newer({"newest": distance + 1, "base": base}, fence)
+            assert not _is_newer({"newest": None, "base": base}, fence)
         now["snapshot"] = f"{cut + (1 << 31)}:{cut + (1 << 31)}:"
-        assert "transactions ran" in _cut(fence, now).unusable
+        assert "transactions ran" in _unusable(fence, now)
 
 
 HISTORY = ("system_identifier", "timeline", "database", "started")
