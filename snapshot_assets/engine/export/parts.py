@@ -112,8 +112,11 @@ def parts_of(opened: OpenExport, state: State, chunks: Iterable[int], *, whole: 
         chunks: Ids of its chunks; those that are not completed are passed over.
         whole: Whether all rows of a table are one part, also where the log has ranges of them.
     """
-    untimed = {table.table_name: (AllRows(),) for table in opened.schema.tables} if whole else None
-    planner = replace(opened.make_planner(state, opened.schema), untimed=untimed)
+    planner = opened.make_planner(state, opened.schema)
+    if whole:
+        planner = replace(
+            planner, untimed={each.table_name: {AllRows(): each.table_name} for each in planner.schema.tables}
+        )
     written = cache(lambda schema_id: _by_name(read_schema(opened.catalog.store, state.schemas[schema_id])))
     present = _by_name(opened.schema)
     # Many files have one schema, so each table of it is compared once.

@@ -76,13 +76,13 @@ class Planner:
 
     Attributes:
         only: The parts that are read of a chunk whose other files stay; see `ChunkWork`.
-        untimed: What is read of untimed tables, if not the parts that the log has.
+        untimed: What is read of untimed tables, and of which part each is; by default, the parts that the log has.
     """
 
     state: State
     schema: DatabaseSchema
     only: Mapping[int, frozenset[Portion]] = field(default_factory=dict, kw_only=True)
-    untimed: Mapping[TableName, Sequence[Rows]] | None = field(default=None, kw_only=True)
+    untimed: Mapping[TableName, Mapping[Rows, Portion]] | None = field(default=None, kw_only=True)
 
     @property
     def header(self) -> Header:
@@ -113,10 +113,8 @@ class Planner:
         """Return what is read of a table: nothing, all of its rows in the chunk, or ranges of them."""
         windowed, name, only = bool(table.options.get("windowed")), table.table_name, self.only.get(chunk)
         if chunk == UNTIMED_CHUNK and table.time_index is None and not windowed:
-            if self.untimed is not None:
-                return self.untimed.get(name, ())
-            ranges = self.recorded.get(name, {})
-            return [rows for rows, known in ranges.items() if only is None or name in only or known in only]
+            read = self._untimed.get(name, {})
+            return [rows for rows, known in read.items() if only is None or name in only or known in only]
         if only is not None and name not in only:
             return ()
         if chunk == UNTIMED_CHUNK:
@@ -127,13 +125,12 @@ class Planner:
         return (WindowRows(window.start, window.end, self.header.time_zone),)
 
     @cached_property
-    def recorded(self) -> Mapping[TableName, Mapping[Rows, Portion]]:
-        """The parts of the untimed tables as the log has them: ranges, or the whole table."""
-        return recorded_parts(self.state, self.schema)
+    def _untimed(self) -> Mapping[TableName, Mapping[Rows, Portion]]:
+        return recorded_parts(self.state, self.schema) if self.untimed is None else self.untimed
 
     def range_of(self, scan: Scan) -> KeyRange | None:
         """Return the range that a scan reads, as the log has it; None for other rows."""
-        known = self.recorded[scan.table.table_name].get(scan.rows)
+        known = self._untimed[scan.table.table_name].get(scan.rows)
         return known if isinstance(known, KeyRange) else None
 
 
@@ -168,10 +165,14 @@ class ScanPlanner(Planner):
             ConflictError: A range that is to be read is not in the log any more.
         """
         asked = {part for part in self.only.get(UNTIMED_CHUNK, ()) if isinstance(part, KeyRange)}
-        if not asked.issubset(part for parts in self.recorded.values() for part in parts.values()):
+        if not asked.issubset(part for parts in self._untimed.values() for part in parts.values()):
             raise ConflictError("Another writer changed ranges of tables that are to be exported again. Run again.")
         untimed = {
-            table.table_name: [each for rows in self._rows(table, UNTIMED_CHUNK) for each in self._divided(table, rows)]
+            table.table_name: {
+                each: self._untimed[table.table_name][rows]
+                for rows in self._rows(table, UNTIMED_CHUNK)
+                for each in self._divided(table, rows)
+            }
             for table in self.schema.tables
             if table.time_index is None
         }
