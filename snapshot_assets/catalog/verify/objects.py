@@ -59,14 +59,7 @@ class Rotation:
         """Return the rotation that hashes a share of the bytes, from 0 (excluded) to 1, each day."""
         return cls(math.ceil(1 / share), now)
 
-    def due(self, files: Iterable[DataFile]) -> set[str]:
-        """Return the paths of the files that are due today; see `due_names`.
-
-        The bytes of a day are the share of all bytes on average.
-        """
-        return self.due_names(file.path for file in files)
-
-    def due_names(self, names: Iterable[str]) -> set[str]:
+    def due(self, names: Iterable[str]) -> set[str]:
         """Return the names of what is due today; at least one, if there is any.
 
         The share of a name depends on it alone, so it stays the same whatever names are added and removed. Each round

@@ -94,8 +94,8 @@ def verify(
         report.days = rotation.within if rotation else 0
         hashed: Set[str] | None = None
         if rotation is not None:
-            files = [known.file for known in state.live_files()]
-            files += [file for file, _ in older_files(state)] if at is None else []
+            files = [known.file.path for known in state.live_files()]
+            files += [file.path for file, _ in older_files(state)] if at is None else []
             hashed = rotation.due(files) | damage_on_record(store, state.location_id) | suspected
         check = _Check(scan, objects, report, progress, hashed)
         report.faults += check.state_faults(state, replica=replicated)

@@ -57,7 +57,7 @@ class Changes:
         for part in filter(lambda part: part.changed, self.parts):
             known = tables.get((part.chunk, part.table))
             tables[part.chunk, part.table] = part if known is None else known.with_range(part)
-        return [part for _, part in sorted(tables.items(), key=lambda item: item[0])]
+        return [tables[place] for place in sorted(tables)]
 
     @property
     def chunks(self) -> int:

@@ -19,8 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-
-import pyarrow as pa
+from functools import partial
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Rotation
@@ -185,7 +184,7 @@ class Choice:
         """Return the parts that are due today; the share of a part depends on its chunk and table alone."""
         if self.rotation is None:
             return list(parts)
-        due = self.rotation.due_names(part.name for part in parts)
+        due = self.rotation.due(part.name for part in parts)
         return [part for part in parts if part.name in due]
 
     def _spelled(self, opened: OpenExport, state: State) -> set[TableName]:
@@ -325,14 +324,6 @@ def name_differences(store: ObjectStore, sides: Sides, database: Database) -> Ro
     Raises:
         SnapshotError: The source or a file cannot be read.
     """
-
-    def snapshot() -> Iterator[pa.RecordBatch]:
-        return sides.snapshot(store, verify=False)
-
-    def source() -> Iterator[pa.RecordBatch]:
-        return sides.source(database)
-
-    table = sides.scan.table
+    table, reads = sides.scan.table, (partial(sides.snapshot, store, verify=False), partial(sides.source, database))
     key = table.primary_key.columns if table.primary_key else ()
-    masked = table.options.get(MASKS, {})
-    return differing_rows(sides.schema, snapshot, source, key=key, masked=masked, limit=_MOST_JUDGED)
+    return differing_rows(sides.schema, *reads, key=key, masked=table.options.get(MASKS, {}), limit=_MOST_JUDGED)

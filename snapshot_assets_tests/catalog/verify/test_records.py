@@ -179,7 +179,7 @@ def test_records_survive_a_rebuild_and_go_with_the_snapshot(sealed: Writer) -> N
 def test_a_sample_reads_damage_again_until_it_is_gone_and_then_it_no_longer_counts(sealed: Writer) -> None:
     path = files(sealed)[0]
     original = sealed.store.get(path)
-    others = next(day for day in range(20) if path not in Rotation(20, AT + timedelta(days=day)).due(live(sealed)))
+    others = next(day for day in range(20) if path not in Rotation(20, AT + timedelta(days=day)).due(files(sealed)))
     flip(sealed.store, path)
     assert not verified(sealed, days=20, day=others).damaged
     verified(sealed)
@@ -190,10 +190,6 @@ def test_a_sample_reads_damage_again_until_it_is_gone_and_then_it_no_longer_coun
     assert damage_on_record(sealed.store, sealed.catalog.state.location_id) == {path}
     assert not verified(sealed, days=20, day=others).damaged
     assert damage_on_record(sealed.store, sealed.catalog.state.location_id) == set()
-
-
-def live(writer: Writer):
-    return [known.file for known in writer.catalog.state.live_files()]
 
 
 def test_a_verification_of_the_newest_state_does_not_clear_damage_of_older_ones(sealed: Writer) -> None:
