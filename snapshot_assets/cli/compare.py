@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.export import create_request as request
@@ -29,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     span = request.parse_range(options.time_range, "--time-range")
     rotation = options.sample and Rotation.of_share(parse_share(options.sample), datetime.now(UTC))
     tables = tuple(map(parse_table, options.compared))
+    at = None if options.at is None else partial(resolve_version, options.at)
     configuration, plan = request.plan_of(options)
     if plan.schema_only:
         raise PlanError("A schema-only snapshot has no rows to compare.")
@@ -36,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
         from snapshot_assets.engine.export.compare import Choice, Comparison, compare
 
         with opened_to_look("comparing", options, configuration, plan) as (opened, watch):
-            compared = compare(opened, Choice(tables, span, rotation), watch.stage)
-            state = opened.catalog.state
+            choice = Choice(tables, span, rotation, at)
+            compared, state = compare(opened, choice, watch.stage), choice.state(opened.catalog.state)
     if options.json:
         show_json(_facts(compared, state))
     else:
@@ -66,6 +69,7 @@ def _facts(compared: Compared, state: State) -> dict[str, Any]:
                 "deleted_rows": each.deleted,
                 "differences": [asdict(row) for row in each.rows],
                 "more_differences": each.more,
+                "damage": each.damage or None,
             }
             for each in compared.unequal
         ],
@@ -78,8 +82,10 @@ def _show(compared: Compared, state: State) -> None:
         rows = [row_of(state, each.part, each.found, each.comparison, each.reason) for each in compared.unequal]
         show_table(columns, rows)
     for each in compared.unequal:
-        if each.rows:
+        if each.rows or each.damage:
             show(f"{window_key(state, each.part.chunk) or 'untimed'} {table_text(each.part.table)}:")
+        if each.damage:
+            show(f"  {each.damage}")
         for row in each.rows:
             show(f"  {_text(row)}")
         if each.more:

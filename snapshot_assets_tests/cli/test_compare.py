@@ -125,13 +125,18 @@ def test_tables_windows_and_samples_are_chosen(snapshots: Snapshots, call: Call)
         (("--tables", "readings"), "readings"),
         (("--tables", "main.readingz"), "Neither the source nor the snapshot has main.readingz"),
         (("--check",), "unrecognized arguments: --check"),
-        (("--at", "rev:1"), "unrecognized arguments: --at"),
     ],
 )
 def test_wrong_options_are_refused(snapshots: Snapshots, call: Call, options: tuple[str, ...], message: str) -> None:
     done = snapshots(*call(*options))
     assert (done.status, done.out) == (2, "")
     assert message in done.err
+
+
+def test_a_version_that_does_not_exist_is_refused(snapshots: Snapshots, call: Call) -> None:
+    done = snapshots(*call("--at", "tag:gone"))
+    assert (done.status, done.out) == (5, "")
+    assert "gone" in done.err
 
 
 def test_a_snapshot_without_data_is_refused(snapshots: Snapshots, source: str, location: Path) -> None:

@@ -87,6 +87,7 @@ def compare(parser: argparse._ActionsContainer) -> None:
     parser.set_defaults(force=False, replace=None, changed=False)
     which = parser.add_argument_group("what is compared")
     text = f"only these tables (default: all of the snapshot); {_QUOTING}"
+    which.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: head)")
     which.add_argument("--tables", dest="compared", type=tables, default=[], metavar="s.t,…", help=text)
     windows = f"only windows that overlap this range, without untimed tables; each {_RANGE}"
     which.add_argument("--time-range", metavar="START/END", help=windows)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.protocol.source import Answer, Verdict
+from snapshot_assets.databases.protocol.source import Answer, SchemaSource, Verdict
 from snapshot_assets.engine.export.parts import Part, answers_of, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.progress import Stage, silent
@@ -96,7 +96,7 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
             "The rows come from a Dagster asset. Its check `current` names the partitions that were made from other"
             " versions: materialise them with `replace: true`."
         )
-    parts = _answered(opened, parts_of(opened, chunks))
+    parts = _answered(source.database, parts_of(opened, opened.catalog.state, chunks))
     unknown = [part for part in parts if part.answer.verdict is Verdict.UNKNOWN]
     if not unknown:
         return Changes(tuple(parts))
@@ -109,23 +109,24 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
     return Changes(every, proved, len(unknown))
 
 
-def _answered(opened: OpenExport, parts: Sequence[Part]) -> list[Part]:
+def _answered(database: SchemaSource, parts: Sequence[Part]) -> list[Part]:
     """Answer what is open after the columns were compared, by what the source knows of its rows."""
     asked = [part for part in parts if not part.changed]
-    answers = answers_of(opened, asked, [part.exported for part in asked])
+    answers = answers_of(database, asked, [part.exported for part in asked])
     answered = {part.place: answer for part, answer in zip(asked, answers, strict=True)}
     return [replace(part, answer=answered.get(part.place, part.answer)) for part in parts]
 
 
 def _compared(opened: OpenExport, parts: Sequence[Part], stage: Stage) -> Iterator[Part]:
     """Compare parts by value; yields each with its answer. A damaged part has to be exported again, too."""
-    for number, (part, values) in enumerate(read_parts(opened, parts, compare_values), 1):
+    compared = read_parts(opened, opened.catalog.state, parts, compare_values)
+    for number, (part, values) in enumerate(compared, 1):
         stage("comparing", number, len(parts))
         if isinstance(values, DamageError | ObjectNotFoundError):
             answer = Answer(Verdict.CHANGED, "a file is damaged")
         elif isinstance(values, SnapshotError):
             raise values
-        elif values.equal or values.alike:
+        elif values.equal:
             answer = Answer(Verdict.UNCHANGED, found=values.found)
         else:
             answer = Answer(Verdict.CHANGED, "other values", values.found)

@@ -7,24 +7,23 @@ wrong. Only deletions leave no versions. They explain a difference if there are 
 of the first thousand that differ is one that the source has. What masks make may depend on more than the rows: a part
 that differs in masked columns only is unknown.
 
-Tombstones delete rows of the snapshot, and not of the source. Rows whose deletion is pending are still in the files,
-and are compared. If the sides differ, they are compared again without the rows that tombstones since the export delete:
-the source may have deleted these too, and compactions have left them out of files. Each part counts its deleted rows.
-Other rows that compactions left out, as duplicates, look like missing ones: such a part is different only if
-its files have a row that the source lacks, else unknown.
+Rows that tombstones delete are compared on neither side, and counted: the source may have kept them, deleted them too,
+or changed them. Other rows that compactions left out, as duplicates, look like missing ones: such a part is different
+only if its files have a row that the source lacks, else unknown.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import pyarrow as pa
 
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Rotation
-from snapshot_assets.databases.protocol.source import Answer, Database, Verdict
+from snapshot_assets.databases.protocol.source import Answer, Database, SchemaSource, Verdict
 from snapshot_assets.databases.selection.hidden import MASKS
 from snapshot_assets.engine.export.parts import Part, Sides, Values, answers_of, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
@@ -62,6 +61,7 @@ class ComparedPart:
         deleted: How many of the exported rows the snapshot has deleted since.
         rows: The first rows that differ, of a part that is different.
         more: Whether more rows differ.
+        damage: What is wrong with a file that cannot be read; "" if all were.
     """
 
     part: Part
@@ -71,6 +71,7 @@ class ComparedPart:
     deleted: int = 0
     rows: tuple[RowDifference, ...] = ()
     more: bool = False
+    damage: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,13 @@ class Compared:
         parts: All of them, by chunk and table.
         missing: How many chunks are not exported yet, so that they were not compared.
         within: For a sample: in how many daily runs all parts are compared; else 0.
+        revision: The revision that was compared.
     """
 
     parts: tuple[ComparedPart, ...]
     missing: int = 0
     within: int = 0
+    revision: int = 0
 
     @property
     def counts(self) -> Counter[Comparison]:
@@ -115,9 +118,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is compared; by default everything.
+    """What is compared; by default everything of the newest state.
 
     Attributes:
+        at: Chooses the revision, given the newest state; None for that state.
         tables: The tables; empty for all.
         range: Only the windows that overlap it, and no rows without a time.
         rotation: Only the parts that are due today.
@@ -126,10 +130,18 @@ class Choice:
     tables: Sequence[TableName] = ()
     range: TimeRange | None = None
     rotation: Rotation | None = None
+    at: Callable[[State], int] | None = None
 
-    def chunks(self, opened: OpenExport) -> Iterator[int]:
+    def state(self, newest: State) -> State:
+        """Return the state that is compared.
+
+        Raises:
+            SnapshotError: There is no such version.
+        """
+        return newest if self.at is None else newest.at(self.at(newest))
+
+    def chunks(self, state: State) -> Iterator[int]:
         """Yield the completed chunks that are compared."""
-        state = opened.catalog.state
         for chunk in filter(state.completed, sorted(state.chunks)):
             if self.range is None:
                 yield chunk
@@ -138,15 +150,15 @@ class Choice:
                 if window.start < self.range.end and window.end > self.range.start:
                     yield chunk
 
-    def parts(self, opened: OpenExport) -> list[Part]:
-        """Return the parts that are compared.
+    def parts(self, opened: OpenExport, state: State) -> list[Part]:
+        """Return the parts of a state that are compared.
 
         Raises:
             UnknownRelationError: Neither source nor snapshot has a table of that name.
         """
-        parts = parts_of(opened, self.chunks(opened))
+        parts = parts_of(opened, state, self.chunks(state))
         if self.tables:
-            chosen = self._spelled(opened)
+            chosen = self._spelled(opened, state)
             parts = [part for part in parts if part.table in chosen]
         return self.due(parts)
 
@@ -158,8 +170,8 @@ class Choice:
         due = self.rotation.due_names(by_key)
         return [part for key, part in by_key.items() if key in due]
 
-    def _spelled(self, opened: OpenExport) -> set[TableName]:
-        live = (state.file for state in opened.catalog.state.live_files())
+    def _spelled(self, opened: OpenExport, state: State) -> set[TableName]:
+        live = (known.file for known in state.live_files())
         known = {TableName(each.schema, each.table) for each in live}
         known |= {table.table_name for table in opened.schema.tables}
         spellings = Spellings(rule_of(opened.schema.database), known)
@@ -181,43 +193,49 @@ def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = sil
     Raises:
         PlanError: The source is a Dagster asset or a Spark catalog, which tasks cannot read again in one state.
         UnknownRelationError: A chosen table does not exist.
-        SnapshotError: The source or the store cannot be read. Damage of single files is a result.
+        SnapshotError: There is no such version, or the source or the store cannot be read. Damage of single files is
+            a result.
     """
     choice = choice or Choice()
     if opened.source is None or not opened.source.held:
         raise PlanError("Only a database can be compared: tasks cannot read an asset or a Spark catalog in one state.")
-    parts = choice.parts(opened)
+    state = choice.state(opened.catalog.state)
+    parts = choice.parts(opened, state)
     found = {part.place: ComparedPart(part, Comparison.CHANGED, part.answer.reason) for part in parts if part.changed}
     unlike = list[tuple[Part, Values]]()
     asked = [part for part in parts if not part.changed]
-    for number, (part, values) in enumerate(read_parts(opened, asked, compare_values), 1):
+    for number, (part, values) in enumerate(read_parts(opened, state, asked, compare_values), 1):
         stage("comparing", number, len(asked))
         if isinstance(values, SnapshotError):
             found[part.place] = _damaged(part, values)
-        elif values.equal or values.alike:
+        elif values.equal:
             found[part.place] = _compared(part, values, Comparison.EQUAL)
         else:
             unlike.append((part, values))
-    found |= {each.part.place: each for each in _explained(opened, unlike, stage)}
+    found |= {each.part.place: each for each in _explained(opened, state, unlike, stage)}
     opened.source.check()
     within = choice.rotation.within if choice.rotation else 0
-    return Compared(tuple(found[place] for place in sorted(found)), len(opened.catalog.state.missing()), within)
+    return Compared(tuple(found[place] for place in sorted(found)), len(state.missing()), within, state.revision)
 
 
 def _damaged(part: Part, error: SnapshotError) -> ComparedPart:
     """Return a part whose files are damaged; raise any other error."""
     if not isinstance(error, DamageError | ObjectNotFoundError):
         raise error
-    return ComparedPart(part, Comparison.DIFFERENT, str(error))
+    return ComparedPart(part, Comparison.DIFFERENT, "a file is damaged", damage=str(error))
 
 
 def _compared(part: Part, values: Values, comparison: Comparison, reason: str = "") -> ComparedPart:
-    return ComparedPart(part, comparison, reason, values.found, part.erased + values.hidden)
+    return ComparedPart(part, comparison, reason, values.found, values.deleted)
 
 
-def _explained(opened: OpenExport, unlike: Sequence[tuple[Part, Values]], stage: Stage) -> Iterator[ComparedPart]:
+def _explained(
+    opened: OpenExport, state: State, unlike: Sequence[tuple[Part, Values]], stage: Stage
+) -> Iterator[ComparedPart]:
     """Yield why the values of parts differ."""
-    answers = _ask(opened, [part for part, _ in unlike], [values.found for _, values in unlike])
+    assert opened.source is not None
+    database = opened.source.database
+    answers = _ask(database, [part for part, _ in unlike], [values.found for _, values in unlike])
     suspects = list[Part]()
     for (part, values), answer in zip(unlike, answers, strict=True):
         if answer.verdict is Verdict.UNCHANGED:
@@ -226,10 +244,10 @@ def _explained(opened: OpenExport, unlike: Sequence[tuple[Part, Values]], stage:
             comparison = Comparison.CHANGED if answer.verdict is Verdict.CHANGED else Comparison.UNKNOWN
             yield _compared(part, values, comparison, answer.reason)
     # Deleted rows have no version: only the number of rows shows them.
-    by_count = _ask(opened, suspects, [part.exported for part in suspects])
+    by_count = _ask(database, suspects, [part.exported for part in suspects])
     counts = {part.place: answer for part, answer in zip(suspects, by_count, strict=True)}
     values_of = {part.place: values for part, values in unlike}
-    for number, (part, differences) in enumerate(read_parts(opened, suspects, name_differences), 1):
+    for number, (part, differences) in enumerate(read_parts(opened, state, suspects, name_differences), 1):
         stage("naming the rows that differ", number, len(suspects))
         if isinstance(differences, SnapshotError):
             yield _damaged(part, differences)
@@ -237,7 +255,7 @@ def _explained(opened: OpenExport, unlike: Sequence[tuple[Part, Values]], stage:
             yield _judged(part, values_of[part.place], counts[part.place], differences)
 
 
-def _ask(opened: OpenExport, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
+def _ask(database: SchemaSource, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
     """Return what the source knows of the rows of parts themselves, without their masks."""
     plain = []
     for part in parts:
@@ -245,7 +263,7 @@ def _ask(opened: OpenExport, parts: Sequence[Part], counts: Sequence[int]) -> li
         table = part.scan.table
         options = {name: value for name, value in table.options.items() if name != MASKS}
         plain.append(replace(part, scan=replace(part.scan, table=table.model_copy(update={"options": options}))))
-    return answers_of(opened, plain, counts)
+    return answers_of(database, plain, counts)
 
 
 def _judged(part: Part, values: Values, by_count: Answer, differences: _Differences) -> ComparedPart:
@@ -287,12 +305,11 @@ def name_differences(store: ObjectStore, sides: Sides, database: Database) -> _D
         SnapshotError: The source or a file cannot be read.
     """
 
-    def source() -> Iterator[pa.RecordBatch]:
-        with sides.source(database, all_rows=True) as batches:
-            yield from batches
-
     def snapshot() -> Iterator[pa.RecordBatch]:
-        return sides.snapshot(store, all_rows=True, verify=False)
+        return sides.snapshot(store, verify=False)
+
+    def source() -> Iterator[pa.RecordBatch]:
+        return sides.source(database)
 
     table, masks = sides.scan.table, sides.scan.table.options.get(MASKS, {})
     plain = pa.schema([field for field in sides.schema if field.name not in masks])

@@ -7,9 +7,9 @@ source knows of them (`Database.changes_since`), or by value: as sums of the row
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -18,11 +18,19 @@ import pyarrow as pa
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.databases.protocol.source import Answer, Database, DatabaseAddress, ExportedRows, Scan, Verdict
+from snapshot_assets.databases.protocol.source import (
+    Answer,
+    Database,
+    DatabaseAddress,
+    ExportedRows,
+    Scan,
+    SchemaSource,
+    Verdict,
+)
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.files.batches import visible
 from snapshot_assets.engine.files.read import TextOf, TextSchema, read_batches, text_schemas
-from snapshot_assets.engine.files.row_sums import RowSums, row_sums
+from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import SnapshotError, TaskFailedError
@@ -45,6 +53,7 @@ class Part:
         exported: How many rows were exported.
         answer: Whether they changed since.
         erased: How many of the exported rows compactions have left out since.
+        fence: The state of the source that the export read.
     """
 
     chunk: int
@@ -54,6 +63,7 @@ class Part:
     exported: int
     answer: Answer = _UNASKED
     erased: int = 0
+    fence: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
@@ -66,17 +76,21 @@ class Part:
         return self.chunk, self.table
 
 
-def parts_of(opened: OpenExport, chunks: Iterable[int]) -> list[Part]:
+def parts_of(opened: OpenExport, state: State, chunks: Iterable[int]) -> list[Part]:
     """Return the tables of completed chunks: those that the source has rows of, and those that it had.
 
     The answer is known of parts whose table or columns are others in the source.
+
+    Args:
+        opened: The run.
+        state: The snapshot's state, the newest or an older one.
+        chunks: Ids of its chunks; those that are not completed are passed over.
     """
-    state, store = opened.catalog.state, opened.catalog.store
-    written = cache(lambda schema_id: _by_name(read_schema(store, state.schemas[schema_id])))
+    written = cache(lambda schema_id: _by_name(read_schema(opened.catalog.store, state.schemas[schema_id])))
     present = _by_name(opened.schema)
     # Many files have one schema, so each table of it is compared once.
     differ = cache(lambda schema_id, name: _columns(written(schema_id).get(name)) != _columns(present.get(name)))
-    parts = [part for chunk in chunks if state.completed(chunk) for part in _parts(opened, chunk)]
+    parts = [part for chunk in chunks if state.completed(chunk) for part in _parts(opened, state, chunk)]
     return [
         replace(part, answer=Answer(Verdict.CHANGED, "the columns are others"))
         if part.scan and any(differ(file.schema_id, part.table) for file in part.files)
@@ -85,16 +99,17 @@ def parts_of(opened: OpenExport, chunks: Iterable[int]) -> list[Part]:
     ]
 
 
-def _parts(opened: OpenExport, chunk: int) -> Iterator[Part]:
-    state = opened.catalog.state
+def _parts(opened: OpenExport, state: State, chunk: int) -> Iterator[Part]:
     files: defaultdict[TableName, list[DataFile]] = defaultdict(list)
     for known in state.live_files(chunk):
         files[TableName(known.file.schema, known.file.table)].append(known.file)
-    erased = {TableName(each.schema, each.table): each.rows for each in state.chunks[chunk].chunk.erased}
+    action = state.chunks[chunk].chunk
+    erased = {TableName(each.schema, each.table): each.rows for each in action.erased}
     for scan in opened.make_planner(state, opened.schema).scans(chunk):
         name = scan.table.table_name
         own, left_out = tuple(files.pop(name, ())), erased.get(name, 0)
-        yield Part(chunk, name, scan, own, sum(file.rows for file in own) + left_out, erased=left_out)
+        exported = sum(file.rows for file in own) + left_out
+        yield Part(chunk, name, scan, own, exported, erased=left_out, fence=action.fence)
     gone = Answer(Verdict.CHANGED, "the source has no such rows any more")
     for name, left in files.items():
         yield Part(chunk, name, None, tuple(left), sum(file.rows for file in left), gone)
@@ -111,32 +126,30 @@ def _columns(table: Table | None) -> list[tuple[object, ...]] | None:
     return [(each.name, each.type, each.arrow_type, each.carrier, each.generated) for each in table.columns]
 
 
-def answers_of(opened: OpenExport, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
+def answers_of(database: SchemaSource, parts: Sequence[Part], counts: Sequence[int]) -> list[Answer]:
     """Return what the source knows of the rows of parts, taken for as many rows as given; see `changes_since`."""
-    assert opened.source is not None
     asked = []
     for part, count in zip(parts, counts, strict=True):
         assert part.scan is not None
-        fence = opened.catalog.state.chunks[part.chunk].chunk.fence
-        asked.append(ExportedRows(part.scan.table, part.scan.rows, count, fence))
-    return opened.source.database.changes_since(asked)
+        asked.append(ExportedRows(part.scan.table, part.scan.rows, count, part.fence))
+    return database.changes_since(asked)
 
 
 @dataclass(frozen=True)
 class Sides:
     """The rows of one part as snapshot and source have them, for a task to read.
 
+    Rows that tombstones delete are in neither side: files may still have them, and the source may have kept them.
+
     Attributes:
         texts: What its text files do not say about themselves, by file.
         zone: IANA zone of times without one.
-        pending: By file, the predicates of the tombstones that delete rows of it.
-        deleted: The predicates of all tombstones since the export, whose rows compactions may have left out.
+        deleted: The predicates of the tombstones since the export.
     """
 
     part: Part
     texts: tuple[TextSchema | None, ...]
     zone: str
-    pending: tuple[tuple[Predicate, ...], ...]
     deleted: tuple[Predicate, ...]
 
     @property
@@ -150,28 +163,19 @@ class Sides:
         """The columns of both sides."""
         return self.scan.table.arrow_schema()
 
-    def snapshot(self, store: ObjectStore, *, all_rows: bool, verify: bool = True) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files, or only those that no tombstone deletes."""
-        for file, text, pending in zip(self.part.files, self.texts, self.pending, strict=True):
-            deleted = () if all_rows else pending
-            yield from read_batches(store, file, self.schema, text, verify=verify, zone=self.zone, deleted=deleted)
+    def snapshot(self, store: ObjectStore, *, verify: bool = True) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the files, which are hashed first if they are to be verified."""
+        for file, text in zip(self.part.files, self.texts, strict=True):
+            yield from read_batches(store, file, self.schema, text, verify=verify, zone=self.zone, deleted=self.deleted)
 
-    @contextmanager
-    def source(self, database: Database, *, all_rows: bool) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Open the rows of the source, or only those that no tombstone since the export deletes."""
-        filters = [] if all_rows else [(predicate, columns_of(predicate)) for predicate in self.deleted]
+    def source(self, database: Database, every: Callable[[int], None] = lambda rows: None) -> Generator[pa.RecordBatch]:
+        """Yield the rows of the source; `every` gets the number of rows of each batch with those that are deleted."""
+        filters = [(predicate, columns_of(predicate)) for predicate in self.deleted]
         here = DataFile("The source", *self.part.table, self.part.chunk, "", 0, 0, "", 0, 0)  # for errors
         with database.scan(self.scan) as batches:
-            yield (visible(batch, filters, here, self.zone) for batch in reporter().counted(batches))
-
-    def hidden(self, store: ObjectStore) -> int:
-        """Return how many rows of the files tombstones delete."""
-        total = 0
-        for file, text, pending in zip(self.part.files, self.texts, self.pending, strict=True):
-            if pending:
-                left = read_batches(store, file, pa.schema([]), text, zone=self.zone, deleted=pending)
-                total += file.rows - sum(batch.num_rows for batch in left)
-        return total
+            for batch in reporter().counted(batches):
+                every(batch.num_rows)
+                yield visible(batch, filters, here, self.zone)
 
 
 @dataclass(frozen=True)
@@ -179,17 +183,14 @@ class Values:
     """How the values of a part compare.
 
     Attributes:
-        found: How many rows the source has.
-        equal: Whether the source has the rows of the files, with those that tombstones delete.
-        alike: Whether both sides are equal without the rows that tombstones delete, and the source has no more of
-            these than were deleted.
-        hidden: How many rows of the files tombstones delete.
+        found: How many rows the source has, with those that tombstones delete.
+        deleted: How many of the exported rows tombstones delete.
+        equal: Whether the source has the rows of the snapshot, and no more deleted ones than were deleted.
     """
 
     found: int
+    deleted: int
     equal: bool
-    alike: bool
-    hidden: int
 
 
 def compare_values(store: ObjectStore, sides: Sides, database: Database) -> Values:
@@ -198,19 +199,12 @@ def compare_values(store: ObjectStore, sides: Sides, database: Database) -> Valu
     Raises:
         SnapshotError: The source or a file cannot be read, or a file is damaged.
     """
-
-    def summed(all_rows: bool) -> list[RowSums]:
-        rows = row_sums(sides.schema, sides.snapshot(store, all_rows=all_rows, verify=all_rows))
-        with sides.source(database, all_rows=all_rows) as batches:
-            return [rows, row_sums(sides.schema, batches)]
-
-    expected, found = summed(all_rows=True)
-    equal, hidden = expected == found, sides.hidden(store)
-    alike = equal
-    if not equal and sides.deleted:
-        left, right = summed(all_rows=False)
-        alike = left == right and found.rows - right.rows <= sides.part.erased + hidden
-    return Values(found.rows, equal, alike, hidden)
+    read = list[int]()
+    expected = row_sums(sides.schema, sides.snapshot(store))
+    with closing(sides.source(database, read.append)) as batches:
+        found = row_sums(sides.schema, batches)
+    every, deleted = sum(read), sides.part.exported - expected.rows
+    return Values(every, deleted, expected == found and every - found.rows <= deleted)
 
 
 @dataclass(frozen=True)
@@ -224,12 +218,12 @@ class _Task(Generic[_Result]):
 
 
 def read_parts(
-    opened: OpenExport, parts: Sequence[Part], read: Callable[[ObjectStore, Sides, Database], _Result]
+    opened: OpenExport, state: State, parts: Sequence[Part], read: Callable[[ObjectStore, Sides, Database], _Result]
 ) -> Iterator[tuple[Part, _Result | SnapshotError]]:
-    """Read both sides of parts, in tasks; yields each part with the result, or with the error of its reading."""
+    """Read both sides of parts of a state, in tasks; yields each with the result, or the error of its reading."""
     assert opened.source is not None
-    state, store = opened.catalog.state, opened.catalog.store
     assert state.header is not None
+    store = opened.catalog.store
     documents = {number: read_schema(store, state.schemas[number]) for number in state.files.schema_ids()}
     text_of, by_place = text_schemas(state.header, documents), {part.place: part for part in parts}
     jobs = shared_jobs(parts, lambda part: sum(file.bytes for file in part.files))
@@ -245,14 +239,16 @@ def read_parts(
 
 
 def _sides(state: State, part: Part, text_of: TextOf) -> Sides:
-    """Return how to read a part; tombstones delete rows that were exported before them only."""
+    """Return how to read a part; tombstones delete rows that were exported before them only.
+
+    Once a compaction has left out deleted rows, when the others were exported is not known any more.
+    """
     assert state.header is not None
     through = [file.tombstones_through for file in part.files]
-    since = min(state.chunks[part.chunk].exported, *through) if through else state.chunks[part.chunk].exported
-    own = {at: each.predicate for at, each in state.tombstones.items() if (each.schema, each.table) == part.table}
-    pending = tuple(tuple(predicate for at, predicate in own.items() if at > newest) for newest in through)
-    deleted = tuple(predicate for at, predicate in own.items() if at > since)
-    return Sides(part, tuple(map(text_of, part.files)), state.header.time_zone, pending, deleted)
+    since = 0 if part.erased else min([state.chunks[part.chunk].exported, *through])
+    own = ((at, each) for at, each in state.tombstones.items() if (each.schema, each.table) == part.table)
+    deleted = tuple(each.predicate for at, each in own if at > since)
+    return Sides(part, tuple(map(text_of, part.files)), state.header.time_zone, deleted)
 
 
 def _run(task: _Task[_Result]) -> Iterator[tuple[tuple[int, TableName], _Result | SnapshotError]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.export.changes import find_changes
 from snapshot_assets.engine.export.compare import Choice, Compared, ComparedPart, Comparison, compare
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
 from snapshot_assets.engine.runner import InlineRunner
@@ -69,6 +72,13 @@ class Shop:
 
     def export(self, **fields: Any) -> None:
         export(self.plan(**fields), self.store)
+
+    def export_changed(self) -> None:
+        plan = self.plan()
+        with ExportRun(plan, Configuration().source(plan.source), self.store, InlineRunner(), "test").open() as opened:
+            changes = find_changes(opened, sorted(opened.catalog.state.chunks))
+            list(opened.commits(list(changes.only), replace_completed=True, only=changes.only))
+            opened.seal()
 
     def run(self, *statements: str) -> None:
         if self.uri.startswith("duckdb"):
@@ -247,7 +257,7 @@ def test_a_damaged_file_is_different_and_the_others_are_compared(shop: Shop) -> 
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     found = shop.compare()
     assert [(each.part.chunk, each.comparison) for each in found.unequal] == [(2, DIFFERENT)]
-    assert "has SHA-256" in found.unequal[0].reason
+    assert "has SHA-256" in found.unequal[0].damage
     assert len(found.parts) == 5
 
 
@@ -296,6 +306,32 @@ def test_rows_that_the_snapshot_deleted_are_counted_and_no_difference(shop: Shop
     assert str(found).endswith("5 equal; the snapshot has deleted 2 rows")
     shop.run("UPDATE items SET price = 3 WHERE id = 2")
     assert shop.only_unequal().part.chunk == 1
+
+
+def test_rows_deleted_before_another_table_of_their_chunk_was_exported_again_are_no_difference(shop: Shop) -> None:
+    """What counts is when the rows themselves were exported, also after a compaction."""
+    shop.run("INSERT INTO items VALUES (6, NULL, 6, 'hawk')")
+    shop.export()
+    table = TableName(shop.schema, "items")
+    delete_rows(Catalog.open_for_writing(shop.store), table, "id = 5")
+    shop.run("UPDATE kinds SET label = 'insect' WHERE id = 1")
+    shop.export_changed()
+    compact(shop.store)
+    delete_rows(Catalog.open_for_writing(shop.store), table, "id = 6")
+    found = shop.compare()
+    assert (found.unequal, found.deleted) == ([], 2)
+
+
+def test_an_older_version_is_compared_by_its_own_fence_and_rows(shop: Shop) -> None:
+    shop.export()
+    older = read_state(shop.store).revision
+    shop.run("UPDATE items SET price = 3 WHERE id = 1")
+    shop.export_changed()
+    assert shop.compare().unequal == []
+    found = shop.compare(Choice(at=partial(resolve_version, f"rev:{older}")))
+    [unequal] = found.unequal
+    assert (found.revision, unequal.part.chunk) == (older, 1)
+    assert unequal.comparison is (CHANGED if shop.schema == "public" else UNKNOWN)
 
 
 def test_a_new_row_that_a_tombstone_would_delete_is_a_difference(shop: Shop) -> None:

@@ -38,14 +38,14 @@ def test_how_differing_rows_are_judged_if_none_is_newer(
 ) -> None:
     part = Part(1, TableName("s", "t"), SCAN, (), exported, erased=erased)
     by_count = Answer(Verdict.UNCHANGED) if exported == 2 else Answer(Verdict.CHANGED, "rows fewer")
-    judged = _judged(part, Values(2, False, False, 0), by_count, _Differences(rows, only_masked=only_masked))
+    judged = _judged(part, Values(2, 0, equal=False), by_count, _Differences(rows, only_masked=only_masked))
     assert judged.comparison is expected
     assert bool(judged.rows) is (expected is DIFFERENT)
 
 
 def test_only_the_first_rows_are_named() -> None:
     part = Part(1, TableName("s", "t"), SCAN, (), 2)
-    values, answer = Values(2, False, False, 0), Answer(Verdict.UNCHANGED)
+    values, answer = Values(2, 0, equal=False), Answer(Verdict.UNCHANGED)
     judged = _judged(part, values, answer, _Differences((*[MISSING] * 20, PAIR)))
     assert (len(judged.rows), judged.rows[0], judged.more) == (20, PAIR, True)
     assert not _judged(part, values, answer, _Differences((PAIR,))).more
