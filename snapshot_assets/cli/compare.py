@@ -69,6 +69,7 @@ def _facts(compared: Compared, state: State) -> dict[str, Any]:
                 "deleted_rows": each.deleted,
                 "differences": [asdict(row) for row in each.rows],
                 "more_differences": each.more,
+                "damage": each.damage or None,
             }
             for each in compared.unequal
         ],
@@ -81,8 +82,10 @@ def _show(compared: Compared, state: State) -> None:
         rows = [row_of(state, each.part, each.found, each.comparison, each.reason) for each in compared.unequal]
         show_table(columns, rows)
     for each in compared.unequal:
-        if each.rows:
+        if each.rows or each.damage:
             show(f"{window_key(state, each.part.chunk) or 'untimed'} {table_text(each.part.table)}:")
+        if each.damage:
+            show(f"  {each.damage}")
         for row in each.rows:
             show(f"  {_text(row)}")
         if each.more:

@@ -142,9 +142,9 @@ class Progress:
         found = self.totals()
         running = f", {human_bytes(found['bytes_running'])} in work" if found["chunks_running"] else ""
         stage = f"; {text}" if (text := self.stage_text) else ""
+        chunks = f"{found['chunks_done']:,} of {counted(found['chunks'], 'chunk')}, " if found["chunks"] else ""
         return (
-            f"{self.doing}: {found['chunks_done']:,} of {counted(found['chunks'], 'chunk')},"
-            f" {counted(found['rows'], 'row')},"
+            f"{self.doing}: {chunks}{counted(found['rows'], 'row')},"
             f" {human_bytes(found['bytes'])}{running} after {found['seconds']:.0f} s{stage}"
         )
 

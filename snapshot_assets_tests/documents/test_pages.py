@@ -81,6 +81,15 @@ def test_following_updates_and_deletes(
     Reader(tmp_path, _with_psql(postgresql_server), replaced).follow("docs/how-to/follow-changes.md", folder, compare)
 
 
+def test_proving_that_a_backup_equals_its_database(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    replaced = {"postgresql://ada:secret@db.example.com/shop": make_postgresql_database()}
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    Reader(tmp_path, _with_psql(postgresql_server), replaced).follow("docs/how-to/prove-equal.md", folder, compare)
+
+
 def _minutes(time: datetime) -> str:
     return time_text(time).removesuffix(":00Z")
 

@@ -61,6 +61,7 @@ class ComparedPart:
         deleted: How many of the exported rows the snapshot has deleted since.
         rows: The first rows that differ, of a part that is different.
         more: Whether more rows differ.
+        damage: What is wrong with a file that cannot be read; "" if all were.
     """
 
     part: Part
@@ -70,6 +71,7 @@ class ComparedPart:
     deleted: int = 0
     rows: tuple[RowDifference, ...] = ()
     more: bool = False
+    damage: str = ""
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ def _damaged(part: Part, error: SnapshotError) -> ComparedPart:
     """Return a part whose files are damaged; raise any other error."""
     if not isinstance(error, DamageError | ObjectNotFoundError):
         raise error
-    return ComparedPart(part, Comparison.DIFFERENT, str(error))
+    return ComparedPart(part, Comparison.DIFFERENT, "a file is damaged", damage=str(error))
 
 
 def _compared(part: Part, values: Values, comparison: Comparison, reason: str = "") -> ComparedPart:

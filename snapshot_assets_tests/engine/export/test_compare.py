@@ -257,7 +257,7 @@ def test_a_damaged_file_is_different_and_the_others_are_compared(shop: Shop) -> 
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     found = shop.compare()
     assert [(each.part.chunk, each.comparison) for each in found.unequal] == [(2, DIFFERENT)]
-    assert "has SHA-256" in found.unequal[0].reason
+    assert "has SHA-256" in found.unequal[0].damage
     assert len(found.parts) == 5
 
 
