@@ -27,7 +27,8 @@ def types_of_duckdb() -> dict[str, list[str]]:
         casts = [f"CAST({value} AS {kind})" for value in values]
         lists = [f"[{', '.join([*casts, 'NULL'])}]", f"[{casts[-1]}]", "[]", "[NULL]"]
         found[f"{kind}[]"] = lists
-        found[f"STRUCT(v {kind}, l {kind}[])"] = [f"row({value}, {lists[0]})" for value in (*values, "NULL")]
+        if kind != '"NULL"':  # a list of NULLs in a struct is no valid array after Arrow's cast, and no export has it
+            found[f"STRUCT(v {kind}, l {kind}[])"] = [f"row({value}, {lists[0]})" for value in (*values, "NULL")]
     nested = {kind: values for kind, (_, _, values) in CASES.items() if kind not in FLAT}
     return found | {kind: [each for each in values if "chr(0)" not in each] for kind, values in nested.items()}
 
