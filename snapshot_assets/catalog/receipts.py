@@ -20,6 +20,7 @@ from snapshot_assets.errors import ConflictError, DamageError, DocumentError, Sn
 from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.actions import AddFile, DataFile, Header, ObjectRef
+from snapshot_assets.format.chunk_parts import KeyRange
 from snapshot_assets.format.documents import (
     FORMAT_VERSION,
     MAX_DOCUMENT_BYTES,
@@ -79,6 +80,7 @@ class Receipt:
         location_id: Its location; "" in receipts of builds before the first release.
         header: The snapshot's header when the attempt started, for a rebuild; None in receipts of such builds.
         compaction: The compaction; None for a receipt of the whole chunk.
+        ranges: The ranges of divided tables; () in receipts of older builds, and in that of a compaction.
     """
 
     snapshot_id: str
@@ -95,6 +97,7 @@ class Receipt:
     header: Header | None = None
     version: int = FORMAT_VERSION
     compaction: Compaction | None = None
+    ranges: tuple[KeyRange, ...] = ()
 
     @property
     def path(self) -> str:
@@ -182,6 +185,7 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
         "supersedes": list(receipt.supersedes),
         "run": receipt.run,
         "compaction": asdict(receipt.compaction) if receipt.compaction else None,
+        **({"ranges": [asdict(each) for each in receipt.ranges]} if receipt.ranges else {}),
         "files": [
             {name: getattr(file, name) for name in ("path", "schema", "table", "rows", "bytes", "sha256")}
             | {"add_file": _base64(encode_file(AddFile(file)))}  # complete, as in the transaction
@@ -244,6 +248,7 @@ def receipt_again(state: State, ref: ObjectRef, known: frozenset[str]) -> bytes:
         location_id=state.location_id,
         header=state.header,
         version=state.format_version,
+        ranges=chunk.chunk.ranges,
     )
     document = receipt_json(receipt) | {_REPLACES: ref.sha256}
     return pretty_json(document | {_CHECKSUM: sha256_hex(canonical_json(document))})

@@ -17,6 +17,7 @@ from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.catalog.state.totals import live_table
+from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, current_comparisons, known_differences
 from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
 from snapshot_assets.errors import DamageError
 from snapshot_assets.format.layout import checkpointed_revision, revision_of
@@ -71,6 +72,14 @@ class Verified:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """A comparison with the source that no later one covers, and its age: that of the state that it read."""
+
+    comparison: ComparisonRecord
+    age_seconds: int
+
+
+@dataclass(frozen=True)
 class Status:
     """The condition of a location.
 
@@ -89,6 +98,8 @@ class Status:
         held: Names of the tags under legal hold, sorted.
         replica_of: URI of the source of a replica; None for a location of its own.
         promoting: Whether a promotion of the replica was begun and has not ended.
+        compared: The last comparisons with the source: that of everything, then a later one of a part.
+        different: The tables of chunks that were different when last compared, although the source had not changed.
     """
 
     uri: str
@@ -111,11 +122,13 @@ class Status:
     held: tuple[str, ...] = ()
     replica_of: str | None = None
     promoting: bool = False
+    compared: tuple[Compared, ...] = ()
+    different: tuple[str, ...] = ()
 
     @property
     def is_damaged(self) -> bool:
         """Whether damage is known."""
-        return bool(self.damaged or self.damage)
+        return bool(self.damaged or self.damage or self.different)
 
     def is_older(self, most: timedelta) -> bool:
         """Return whether the newest sealed export is older than a limit, or does not exist."""
@@ -149,6 +162,7 @@ def _status(store: ObjectStore, now: datetime) -> Status:
     tags = [known.pin for known in state.tags.values()]
     tag = max(tags, key=attrgetter("created_at", "revision", "name"), default=None)
     verifications = current_verifications(store, state.location_id, infos)
+    comparisons = current_comparisons(store, state, infos)
     # Without the marker, nothing shows which versions the replica has.
     damage, collectable, waiting = (str(fault), None, None) if fault else _garbage(store, state, infos, now)
     damaged = known_damage(verifications) | _misfits(state, objects)
@@ -168,6 +182,8 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         promoting=marker is not None and marker.promoting,
         unsealed=unsealed_work(state),
         verified=tuple(Verified(each, _age(each.verified_at, now)) for each in verifications),
+        compared=tuple(Compared(each, _age(each.started_at, now)) for each in comparisons),
+        different=known_differences(comparisons),
         damaged=tuple(sorted(damaged)),
         damage=damage,
         collectable=collectable,

@@ -19,7 +19,7 @@ from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, 
 from snapshot_assets.cli.spark import opened_to_look
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table, table_text
-from snapshot_assets.format.units import parse_share
+from snapshot_assets.format.units import parse_share, time_text
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.export.compare import Compared
@@ -53,6 +53,8 @@ def _facts(compared: Compared, state: State) -> dict[str, Any]:
     return {
         "revision": state.revision,
         "compared": len(compared.parts),
+        "compared_before": compared.passed,
+        "started_at": time_text(compared.started),
         "counts": dict(compared.counts),
         "deleted_rows": compared.deleted,
         "chunks_not_exported": compared.missing,

@@ -42,6 +42,7 @@ def metrics_of(status: Status, max_age: timedelta | None) -> str:
         *_moment("tag", "the newest tag", status.tag),
         *_work(status),
         *_verifications(status),
+        *_comparisons(status),
         *_objects(status),
     ]
     if max_age is not None:
@@ -96,6 +97,18 @@ def _verifications(status: Status) -> Iterator[_Gauge]:
         sizes = [(labels, float(each.verification.bytes)) for labels, each in known]
         yield _Gauge("verification_read_bytes", "Bytes that the last verification read.", sizes, "bytes")
     yield _gauge("damaged_objects", "Objects that are known to be damaged.", len(status.damaged) + bool(status.damage))
+
+
+def _comparisons(status: Status) -> Iterator[_Gauge]:
+    """Yield the age of the last comparisons with the source by scope, and the known differences."""
+    known = [({"scope": each.comparison.scope}, each) for each in status.compared]
+    if known:
+        times = [(labels, each.comparison.started_at.timestamp()) for labels, each in known]
+        yield _Gauge("comparison_timestamp_seconds", "When the last comparison began.", times, "seconds")
+        ages = [(labels, float(each.age_seconds)) for labels, each in known]
+        yield _Gauge("comparison_age_seconds", "Age of the last comparison.", ages, "seconds")
+    different = "Tables of chunks that are known to differ from the source although that did not change."
+    yield _gauge("different_parts", different, len(status.different))
 
 
 def _objects(status: Status) -> Iterator[_Gauge]:

@@ -15,11 +15,12 @@ from typing import Any
 _COMMANDS = (
     *(f"catalog {name}" for name in ("checkpoint", "promote", "rebuild", "repair")),
     *(f"export {name}" for name in ("create", "delete", "verify")),
+    "compare",
     "copy",
     *(f"tag {name}" for name in ("release", "replace")),
 )
 """Commands that remedies name without a location, and that act on the location of the call."""
-_OF_PLANS = ("copy",)
+_OF_PLANS = ("compare", "copy")
 """Those that need more than the location, such as a query, which a plan has."""
 _NAMED = re.compile(rf"`snapshots (?P<command>{'|'.join(_COMMANDS)})(?P<rest>(?: [^`\n]*)?)`")
 _LOCATION = re.compile(r" --(?:plan|snapshot|to) ")

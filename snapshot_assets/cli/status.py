@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         facts = asdict(status)
         facts["verified"] = [asdict(each.verification) | {"age_seconds": each.age_seconds} for each in status.verified]
+        facts["compared"] = [asdict(each.comparison) | {"age_seconds": each.age_seconds} for each in status.compared]
         facts["garbage"] = {name: facts.pop(name) for name in ("collectable", "waiting")}
         facts["log"] = {name: facts.pop(name) for name in ("transactions", "checkpoints")}
         show_json(plain(facts | {"max_age": max_age, "stale": stale, "healthy": healthy}))
@@ -75,18 +76,25 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
         yield "verified", _verified(each)
     if not status.verified:
         yield "verified", "never; run `snapshots export verify`"
-    for path in status.damaged[:_SHOWN]:
-        yield "damaged", path
-    if len(status.damaged) > _SHOWN:
-        yield (
-            "damaged",
-            f"and {len(status.damaged) - _SHOWN:,} more; `snapshots export verify` names all and their remedy",
-        )
+    for compared in status.compared:
+        ago = f"{human_seconds(compared.age_seconds)} ago at revision {compared.comparison.revision}"
+        yield "compared", f"{ago}, {compared.comparison}"
+    if not status.compared:
+        yield "compared", "never with its source"
+    yield from _first("damaged", status.damaged, "`snapshots export verify` names all and their remedy")
+    yield from _first("different", status.different, "`snapshots compare` names all and their rows")
     if status.damage:
         yield "damaged", status.damage
     if status.collectable is not None and status.waiting is not None:
         yield "garbage", _garbage(status.collectable, status.waiting, replica=status.replica_of is not None)
     yield "log", f"{_size(status.transactions, 'transaction')}; {_size(status.checkpoints, 'checkpoint')}"
+
+
+def _first(name: str, found: Sequence[str], advice: str) -> Iterator[tuple[str, str]]:
+    for each in found[:_SHOWN]:
+        yield name, each
+    if len(found) > _SHOWN:
+        yield name, f"and {len(found) - _SHOWN:,} more; {advice}"
 
 
 def _garbage(collectable: Size, waiting: Size, *, replica: bool) -> str:

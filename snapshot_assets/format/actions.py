@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from snapshot_assets.format.chunk_parts import KeyRange, RowsErased
 from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.header import Header as Header  # a part of `Begin` and `Rollback`
 from snapshot_assets.format.predicates import Predicate
@@ -118,15 +119,6 @@ class ChunkStatus(StrEnum):
 
 
 @dataclass(frozen=True)
-class RowsErased:
-    """Number of a table's rows that compactions of a chunk left out: deleted ones, and duplicates."""
-
-    schema: str
-    table: str
-    rows: int
-
-
-@dataclass(frozen=True)
 class Chunk:
     """Completes a chunk or records its failure; the window of chunk 0 is None.
 
@@ -137,6 +129,7 @@ class Chunk:
         receipts: The receipts that this commit adopts.
         exported: For a compaction, the revision that exported the rows; 0 for an export.
         erased: Rows that were exported, and that compactions have left out since.
+        ranges: The ranges of divided tables.
     """
 
     id: int
@@ -151,6 +144,7 @@ class Chunk:
     run: str = ""
     exported: int = 0
     erased: tuple[RowsErased, ...] = ()
+    ranges: tuple[KeyRange, ...] = ()
 
 
 @dataclass(frozen=True)

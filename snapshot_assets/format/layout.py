@@ -46,9 +46,10 @@ LOAD_MANIFESTS = {"redshift": "redshift.manifest", "snowflake": "snowflake.sql"}
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
 VERIFICATIONS = "verification/"
+COMPARISONS = "comparison/"
 COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
 """Folders whose objects garbage collection deletes; the log is pruned, hints are overwritten."""
-OWN_FOLDERS = frozenset({"data", "savepoint", "schema", "tag", "transactions", "verification"})
+OWN_FOLDERS = frozenset({"comparison", "data", "savepoint", "schema", "tag", "transactions", "verification"})
 """Folders of a location; others in it belong to somebody else."""
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
@@ -71,9 +72,11 @@ _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
 _TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
 _TEMPORARY = re.compile(
-    rf"(?:transactions/|tag/|savepoint/|verification/|data/(?:0|[1-9]\d*)/{FOLDERS}|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
+    r"(?:transactions/|tag/|savepoint/|verification/|comparison/"
+    rf"|data/(?:0|[1-9]\d*)/{FOLDERS}|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
 )
 _SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
+_COMPARISON = re.compile(r"comparison/\d{8}T\d{6}Z-(all|part|unfinished)-[0-9a-f]{8}\.json", re.ASCII)
 _VERIFICATION = re.compile(r"verification/\d{8}T\d{6}Z-(quick|sample|full)-(all|newest)-[0-9a-f]{8}\.json", re.ASCII)
 
 
@@ -124,6 +127,17 @@ def verification_of(path: str) -> tuple[str, str] | None:
     """Return depth and scope of the verification that is recorded at `path`, or None for another object."""
     match = _VERIFICATION.fullmatch(path)
     return (match[1], match[2]) if match else None
+
+
+def comparison_path(at: datetime, scope: str, attempt: str) -> str:
+    """Return the path of the record of a comparison with the source; `at` is in UTC."""
+    return f"{COMPARISONS}{at:%Y%m%dT%H%M%SZ}-{scope}-{attempt}.json"
+
+
+def comparison_of(path: str) -> tuple[str] | None:
+    """Return the scope of the comparison that is recorded at `path`, or None for another object."""
+    match = _COMPARISON.fullmatch(path)
+    return (match[1],) if match else None
 
 
 def schema_folder(digest: str) -> str:
@@ -203,7 +217,8 @@ def folders_of(path: str) -> str:
 
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
-    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _TAG, _SAVEPOINT, _VERIFICATION)
+    records, log = (_VERIFICATION, _COMPARISON), (_TRANSACTION, _CHECKPOINT, _PROBE)
+    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, *records)
     return path in (MANIFEST, CHECKSUMS, REPLICA, *LOAD_MANIFESTS.values()) or any(
         pattern.fullmatch(path) for pattern in patterns
     )

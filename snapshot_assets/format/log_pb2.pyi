@@ -197,7 +197,7 @@ class ChunksInProgress(_message.Message):
     def __init__(self, chunks: _Optional[_Iterable[int]] = ..., run: _Optional[str] = ...) -> None: ...
 
 class Chunk(_message.Message):
-    __slots__ = ("id", "window", "status", "checksum", "rows", "error", "fence", "receipts", "run", "exported", "erased")
+    __slots__ = ("id", "window", "status", "checksum", "rows", "error", "fence", "receipts", "run", "exported", "erased", "ranges")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNSPECIFIED: _ClassVar[Chunk.Status]
@@ -224,6 +224,7 @@ class Chunk(_message.Message):
     RUN_FIELD_NUMBER: _ClassVar[int]
     EXPORTED_FIELD_NUMBER: _ClassVar[int]
     ERASED_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
     id: int
     window: TimeRange
     status: Chunk.Status
@@ -235,7 +236,8 @@ class Chunk(_message.Message):
     run: str
     exported: int
     erased: _containers.RepeatedCompositeFieldContainer[RowsErased]
-    def __init__(self, id: _Optional[int] = ..., window: _Optional[_Union[TimeRange, _Mapping]] = ..., status: _Optional[_Union[Chunk.Status, str]] = ..., checksum: _Optional[str] = ..., rows: _Optional[int] = ..., error: _Optional[str] = ..., fence: _Optional[_Mapping[str, str]] = ..., receipts: _Optional[_Iterable[_Union[ObjectRef, _Mapping]]] = ..., run: _Optional[str] = ..., exported: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[RowsErased, _Mapping]]] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[KeyRange]
+    def __init__(self, id: _Optional[int] = ..., window: _Optional[_Union[TimeRange, _Mapping]] = ..., status: _Optional[_Union[Chunk.Status, str]] = ..., checksum: _Optional[str] = ..., rows: _Optional[int] = ..., error: _Optional[str] = ..., fence: _Optional[_Mapping[str, str]] = ..., receipts: _Optional[_Iterable[_Union[ObjectRef, _Mapping]]] = ..., run: _Optional[str] = ..., exported: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[RowsErased, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ...) -> None: ...
 
 class RowsErased(_message.Message):
     __slots__ = ("schema", "table", "rows")
@@ -246,6 +248,24 @@ class RowsErased(_message.Message):
     table: str
     rows: int
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class KeyRange(_message.Message):
+    __slots__ = ("schema", "table", "column", "type", "low", "high", "attempts")
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    schema: str
+    table: str
+    column: str
+    type: str
+    low: str
+    high: str
+    attempts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., column: _Optional[str] = ..., type: _Optional[str] = ..., low: _Optional[str] = ..., high: _Optional[str] = ..., attempts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AddFile(_message.Message):
     __slots__ = ("path", "schema", "table", "chunk", "attempt", "rows", "bytes", "sha256", "schema_id", "tombstones_through", "columns", "row_groups")

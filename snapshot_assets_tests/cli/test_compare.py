@@ -42,11 +42,18 @@ def forge(location: Path) -> None:
     scatter(store_of(location), parts=1, chunks=[2], change=change)
 
 
-def test_an_equal_snapshot_is_one_line_and_nothing_is_written(snapshots: Snapshots, exported: Path, call: Call) -> None:
+def test_an_equal_snapshot_is_one_line_and_only_a_record_is_written(
+    snapshots: Snapshots, exported: Path, call: Call
+) -> None:
     before = contents(exported)
     done = snapshots(*call())
     assert (done.status, done.out) == (0, "5 tables in 4 chunks compared by value: 5 equal\n")
-    assert contents(exported) == before
+    after = contents(exported)
+    [record] = after.keys() - before.keys()
+    assert "/comparison/" in record
+    assert {path: after[path] for path in before} == before
+    done = snapshots(*call("--json"))
+    assert (done.json["compared"], done.json["compared_before"]) == (5, 0)
 
 
 def test_damage_has_status_3_and_names_rows_with_both_values(snapshots: Snapshots, exported: Path, call: Call) -> None:

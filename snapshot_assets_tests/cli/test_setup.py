@@ -17,6 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, record_comparison
 from snapshot_assets.cli.setup.checks import check_disk
 from snapshot_assets.cli.setup.proposal import CHUNK_BYTES, propose_windows
 from snapshot_assets.format.windows import TimeRange, count_windows
@@ -375,6 +377,22 @@ def test_doctor_names_the_driver_of_postgresql_and_what_it_writes_slowly(
     assert "password" in found["target", "wrong"]["detail"]
     assert not found["target", "lake"]["ok"]
     assert "is a Spark catalog, into which nothing can be restored" in found["target", "lake"]["detail"]
+
+
+def test_doctor_reports_when_a_snapshot_was_last_compared(
+    snapshots: Snapshots, source: str, location: Path, exported: Path
+) -> None:
+    def found() -> list[str]:
+        checks = snapshots("doctor", "--no-spark", "--json", "--snapshot", exported.as_uri()).json["checks"]
+        return [each["detail"] for each in checks if each["check"] == "comparison"]
+
+    assert found() == ["never compared with its source"]
+    catalog = Catalog.open(store_of(location))
+    at = datetime.now(UTC) - timedelta(hours=30)
+    for scope in ("all", "part"):
+        record_comparison(catalog.store, catalog.state, ComparisonRecord(at, at, scope, parts=2, equal=2))
+    revision = catalog.state.revision
+    assert found() == [f"30 h 0 min ago at revision {revision}, everything, 2 parts: 2 equal"]
 
 
 def test_doctor_checks_the_location_of_the_replica(snapshots: Snapshots, source: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.status import Moment, Size, Status, Unsealed, Verified
+from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, record_comparison
 from snapshot_assets.catalog.verify.records import Verification
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
 from snapshot_assets_tests.catalog.conftest import Writer
@@ -100,6 +101,45 @@ def test_a_damaged_location(snapshots: Snapshots, location: Path, sealed: Writer
     sealed.store.delete(path)
     found = status(snapshots, location, "--json")
     assert (found.status, found.json["damaged"], found.json["healthy"]) == (3, [path], False)
+
+
+def test_a_location_that_was_compared_with_its_source(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
+    assert "  compared:       never with its source\n" in status(snapshots, location).out
+    assert status(snapshots, location, "--json").json["compared"] == []
+    assert snapshots("export", "verify", "--depth", "quick", "--snapshot", location.as_uri()).status == 0
+    at = datetime.now(UTC) - AGE
+
+    def record(scope: str, chosen: str = "", **counts: Any) -> None:
+        record_comparison(sealed.store, sealed.catalog.state, ComparisonRecord(at, at, scope, chosen, **counts))
+
+    record("all", parts=3, equal=2, changed=1)
+    found = status(snapshots, location)
+    assert found.status == 0
+    assert re.search(r"  verified: +.*quick.*\n", found.out)
+    shown = "  compared:       30 h 0 min ago at revision 5, everything, 3 parts: 2 equal, 1 changed\n"
+    assert shown in found.out
+    record("part", "tables s.a", parts=6, different=6, different_parts=tuple(f"{n}/s.a" for n in range(6)))
+    found = status(snapshots, location)
+    assert found.status == 3
+    assert found.out.startswith("DAMAGED: ")
+    assert shown in found.out
+    assert " ago at revision 5, tables s.a, 6 parts: 6 different\n  different:      0/s.a\n" in found.out
+    assert "  different:      and 1 more; `snapshots compare` names all and their rows\n" in found.out
+    facts = status(snapshots, location, "--json").json
+    assert [(each["scope"], each["changed"], each["different"]) for each in facts["compared"]] == [
+        ("all", 1, 0),
+        ("part", 0, 6),
+    ]
+    assert (facts["different"][0], facts["damaged"], facts["healthy"]) == ("0/s.a", [], False)
+    values = metrics(status(snapshots, location, "--format", "openmetrics").out)
+    ages = {sample.labels["scope"]: sample.value for sample in values["snapshots_comparison_age_seconds"]}
+    assert ages.keys() == {"all", "part"}
+    assert AGE.total_seconds() <= ages["all"] < AGE.total_seconds() + 600
+    assert {sample.value for sample in values["snapshots_comparison_timestamp_seconds"]} == {at.timestamp()}
+    [different] = values["snapshots_different_parts"]
+    assert different.value == 6
+    record("all", parts=3, equal=3)
+    assert status(snapshots, location).status == 0
 
 
 def test_a_location_with_a_damaged_log(snapshots: Snapshots, location: Path, sealed: Writer) -> None:

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.status import location_status
+from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, record_comparison
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
@@ -76,6 +77,11 @@ def test_each_rule_fires_for_what_it_names_and_for_nothing_else(writer: Writer) 
     seal(writer.catalog)
     assert alerts(_NOW - timedelta(hours=5)) == set()
     assert alerts(_NOW) == {"BackupTooOld"}
+    for different in (("1/s.a",), ()):
+        record_comparison(
+            writer.store, writer.catalog.state, ComparisonRecord(_NOW, _NOW, "all", different_parts=different)
+        )
+        assert alerts(_NOW - timedelta(hours=5)) == ({"BackupDamaged"} if different else set())
     writer.store.delete(next(iter(writer.catalog.state.files.chunk(1))))
     assert alerts(_NOW - timedelta(hours=5)) == {"BackupDamaged"}
 

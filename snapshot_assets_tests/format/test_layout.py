@@ -11,6 +11,8 @@ from snapshot_assets.format.layout import (
     check_schema_path,
     check_tag_path,
     chunk_of,
+    comparison_of,
+    comparison_path,
     data_file_stem,
     encode_segment,
     folders_of,
@@ -100,6 +102,10 @@ def test_paths_of_the_layout_are_accepted():
     assert recorded == "verification/20261124T024454Z-quick-newest-0a1b2c3d.json"
     assert in_layout(recorded)
     assert verification_of(recorded) == ("quick", "newest")
+    recorded = comparison_path(datetime(2026, 11, 24, 2, 44, 54, tzinfo=UTC), "unfinished", "0a1b2c3d")
+    assert recorded == "comparison/20261124T024454Z-unfinished-0a1b2c3d.json"
+    assert in_layout(recorded)
+    assert comparison_of(recorded) == ("unfinished",)
     assert chunk_of(path) == 7
     assert revision_of(transaction_path(12)) == 12
     assert transaction_path(12) == "transactions/00000000000000000012.txn"
@@ -110,6 +116,7 @@ def test_paths_of_the_layout_are_accepted():
     [
         *("notes.txt", "data/readme.md", "transactions/1.txn", "schema/x/tables.json"),
         *("verification/x", "verification/20261124T024454Z-deep-all-0a1b2c3d.json"),
+        *("comparison/x", "comparison/20261124T024454Z-older-0a1b2c3d.json"),
         *("tag/tag-1-0a1b2c3d", "tag/tag-x", f"tag/tag-{'x' * 101}-0a1b2c3d", "tag/tag-é-0a1b2c3d", "savepoint/x"),
     ],
 )

@@ -21,6 +21,7 @@ from snapshot_assets.catalog.verify.faults import REPAIRED
 from snapshot_assets.errors import ChecksumMismatchError, ConflictError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
+from snapshot_assets.format.chunk_parts import RowsErased
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, chunk_checksum, sha256_hex
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -84,6 +85,7 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
             run=compacted.run,
             exported=before.exported,
             erased=_erased(known, [live[path].file for path in compacted.removed], compacted.files),
+            ranges=tuple(each for each in known.ranges if (each.schema, each.table) not in tables),
         )
         removals = [act.RemoveFile(path) for path in sorted(compacted.removed)]
         actions: list[act.Action] = [*removals, chunk, *(act.AddFile(file) for file in compacted.files)]
@@ -103,14 +105,14 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
     return prepare
 
 
-def _erased(chunk: act.Chunk, removed: Iterable[DataFile], added: Iterable[DataFile]) -> tuple[act.RowsErased, ...]:
+def _erased(chunk: act.Chunk, removed: Iterable[DataFile], added: Iterable[DataFile]) -> tuple[RowsErased, ...]:
     """Return the rows that compactions left out, with those of one that is about to be committed."""
     rows = Counter({TableName(each.schema, each.table): each.rows for each in chunk.erased})
     for file in removed:
         rows[TableName(file.schema, file.table)] += file.rows
     for file in added:
         rows[TableName(file.schema, file.table)] -= file.rows
-    return tuple(act.RowsErased(*table, number) for table, number in sorted(rows.items()) if number > 0)
+    return tuple(RowsErased(*table, number) for table, number in sorted(rows.items()) if number > 0)
 
 
 def _is_needed(older: Receipt | None, tables: frozenset[TableName]) -> bool:

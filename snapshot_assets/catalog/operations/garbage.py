@@ -24,6 +24,7 @@ from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
+from snapshot_assets.catalog.verify.comparisons import superseded_comparisons
 from snapshot_assets.catalog.verify.faults import Fault, read_object
 from snapshot_assets.catalog.verify.records import superseded
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
@@ -53,8 +54,8 @@ class Garbage:
     Attributes:
         reason: `replaced` (no retained revision has it), `expired` (a revision that expired had it, and the log still
             records this), `orphan` (no transaction names it, or none that counts), `probe`, `superseded` (the record of
-            a verification that a later one covers), or `temporary` (a file of the local driver whose writer did not
-            finish).
+            a verification or comparison that a later one covers, or of an unfinished comparison), or `temporary` (a
+            file of the local driver whose writer did not finish).
         since: When it was written or became unreferenced, whichever is later. On the store's clock, or by the log's
             times where these are later.
     """
@@ -185,7 +186,8 @@ def scan_state(
                 reason = "replaced" if files.isdisjoint(expired) else EXPIRED
             garbage.append(Garbage(info.path, info.size, reason, since))
     sizes = {info.path: info.size for info in objects}
-    garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in superseded(objects).items()]
+    records = superseded(objects) | superseded_comparisons(objects)
+    garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in records.items()]
     temporary = [info for info in store.temporaries() if is_temporary(info.path)]
     garbage += [Garbage(info.path, info.size, "temporary", info.modified) for info in temporary]
     return GarbageScan(tuple(garbage), tuple(foreign))

@@ -17,6 +17,7 @@ from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.receipt_selection import (
     ReceiptAt,
     by_chunk,
+    compacted_tables,
     newest_header,
     receipts_behind,
     schema_checksums,
@@ -29,6 +30,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.layout import MANIFEST, attempt_of, check_data_path, chunk_of, transaction_path
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import parse_duration, parse_time, time_text
 
 MICROSECOND = timedelta(microseconds=1)
@@ -84,7 +86,11 @@ def completed_chunk(
     if fence is None:
         fence = last.fence if last else {}
     refs, run = tuple(ref for _, ref in named), last.run if last else ""
-    return chunks.completed_chunk(State(header=header), number, files, fence=fence, receipts=refs, run=run)
+    compacted = {name for each, _ in named if each.compaction for name in compacted_tables(each)}
+    divided = named[0][0].ranges if named else ()
+    ranges = tuple(each for each in divided if TableName(each.schema, each.table) not in compacted)
+    facts = {"fence": fence, "receipts": refs, "run": run, "ranges": ranges}
+    return chunks.completed_chunk(State(header=header), number, files, **facts)
 
 
 def assumed_header(start: datetime | None, end: datetime | None, **known: Any) -> act.Header:

@@ -14,8 +14,11 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
+from snapshot_assets.format.chunk_parts import KeyRange, RowsErased, divisions
 from snapshot_assets.format.documents import chunk_checksum
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
 
 
 @rule
@@ -35,6 +38,7 @@ class FinishedChunk:
         replaces: Paths of the files that a replacement was planned on; None for a first completion.
         base_revision: The base of an earlier run's receipt that is adopted; None for files of this run.
         erased: Rows of tables whose files stay that compactions have left out.
+        ranges: The ranges of divided tables, also those whose files stay.
     """
 
     id: int
@@ -45,7 +49,8 @@ class FinishedChunk:
     run: str = ""
     replaces: tuple[str, ...] | None = None
     base_revision: int | None = None
-    erased: tuple[act.RowsErased, ...] = ()
+    erased: tuple[RowsErased, ...] = ()
+    ranges: tuple[KeyRange, ...] = ()
 
 
 class StaleReceiptError(ConflictError):
@@ -76,7 +81,9 @@ def complete_chunks(
         if each.replaces is not None or not state.completed(each.id):
             _check_adoptable(state, each)
             check_age(header, each.id, each.opened_at, clock())
-            facts = {"fence": each.fence, "receipts": each.receipts, "run": each.run, "erased": each.erased}
+            _check_ranges(each)
+            names = ("fence", "receipts", "run", "erased", "ranges")
+            facts = {name: getattr(each, name) for name in names}
             stay = state.files.chunk(each.id) if each.replaces is not None else {}
             added = [act.AddFile(file) for file in each.files if file.path not in stay]
             actions += [*_removals(state, each, token), completed_chunk(state, each.id, each.files, **facts), *added]
@@ -94,6 +101,19 @@ def _check_adoptable(state: State, finished: FinishedChunk) -> None:
             "be collected as garbage. Export the chunk again.",
             chunk=finished.id,
         )
+
+
+def _check_ranges(finished: FinishedChunk) -> None:
+    """Check that the ranges of divided tables have each row once, and that each file of these tables is of one."""
+    attempts = {attempt for each in finished.ranges for attempt in each.attempts}
+    for name, ranges in divisions(finished.ranges).items():
+        own = (file for file in finished.files if (file.schema, file.table) == name)
+        if ranges is None or any(file.attempt not in attempts for file in own):
+            raise ConflictError(
+                f"The ranges of table {table_text(TableName(*name))} in chunk {finished.id} were merged meanwhile by a"
+                " compaction, so that one of them cannot be replaced. Run again.",
+                chunk=finished.id,
+            )
 
 
 class CompactedMeanwhileError(ConflictError):

@@ -17,9 +17,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW
+from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW, Catalog
+from snapshot_assets.catalog.verify.comparisons import current_comparisons
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.layout import COMPARISONS
 from snapshot_assets.format.scrub import scrub
-from snapshot_assets.format.units import duration_text, human_bytes, size_text
+from snapshot_assets.format.units import duration_text, human_bytes, human_seconds, size_text
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import probe
 from snapshot_assets.storage.location import FILE, Location, parse_location
 from snapshot_assets.storage.options import StoreOptions, open_store
@@ -129,7 +133,8 @@ def check_location(uri: str, options: StoreOptions | None, *, single_writer: boo
         if location.scheme != FILE:
             options = replace(options or StoreOptions(), retry_timeout=_PATIENCE)
         with _without_new_folders(location):
-            probed = probe(open_store(location, options), single_writer=True)
+            store = open_store(location, options)
+            probed = probe(store, single_writer=True)
     except Exception as error:  # whatever it is, the other checks go on
         remedy = "Correct the location, or its storage options in the configuration or the environment; grant its user"
         yield failed("store", uri, error, f"{remedy} the rights to read, write, list and delete objects there.")
@@ -147,6 +152,18 @@ def check_location(uri: str, options: StoreOptions | None, *, single_writer: boo
     most = duration_text(MAX_CLOCK_SKEW)
     detail = f"this machine's clock is {abs(seconds):.0f} s {where} the store's; at most {most} is accepted"
     yield Check("clock", uri, ok, detail, "" if ok else "Set this machine's clock, by NTP.")
+    with suppress(SnapshotError):
+        yield _last_comparison(store)
+
+
+def _last_comparison(store: ObjectStore) -> Check:
+    """Return when a snapshot was last compared with its source as a whole; a SnapshotError if there is none."""
+    state, detail = Catalog.open(store).require_snapshot(), "never compared with its source"
+    for each in current_comparisons(store, state, store.list(COMPARISONS)):
+        if each.scope == "all":
+            ago = human_seconds((datetime.now(UTC) - each.started_at).total_seconds())
+            detail = f"{ago} ago at revision {each.revision}, {each}"
+    return Check("comparison", store.uri, True, detail)
 
 
 @contextmanager

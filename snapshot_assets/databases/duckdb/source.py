@@ -26,6 +26,7 @@ from snapshot_assets.databases.duckdb.unfit_values import (
     unfit_conditions,
 )
 from snapshot_assets.databases.protocol.query import (
+    ORDERED,
     SAMPLE_ROWS,
     ColumnRange,
     Quantiles,
@@ -41,6 +42,7 @@ from snapshot_assets.databases.protocol.source import (
     DatabaseAddress,
     ExportedRows,
     HeldState,
+    KeyRows,
     Rows,
     Scan,
     Selection,
@@ -50,7 +52,7 @@ from snapshot_assets.databases.protocol.source import (
 from snapshot_assets.databases.protocol.time_column import TimedSource
 from snapshot_assets.databases.selection.columns import scanned_column, unfit_value
 from snapshot_assets.databases.selection.hidden import check_masks
-from snapshot_assets.databases.selection.selection import check_split
+from snapshot_assets.databases.selection.selection import check_split, ranged_key
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, SnapshotError
@@ -205,6 +207,20 @@ class DuckDBDatabase(TimedSource):
         return [
             replace(scan, part=f"rowid:{start * _ROW_GROUP}-{stop * _ROW_GROUP}") for start, stop in pairwise(edges)
         ]
+
+    def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
+        """Divide rows by a sample of the key; see `Database.divide`."""
+        query, column = self._query(scan), ranged_key(scan.table, RANGED)
+        if column is None or not query.row_ids:
+            return []
+        rows = f"SELECT {identifier(column.name)} AS value, rowid AS id FROM {query.table} WHERE {query.where}"
+        sample = f"SELECT * FROM ({rows}) USING SAMPLE reservoir({SAMPLE_ROWS} ROWS)"
+        ranks = f"SELECT value, rank() OVER (ORDER BY value) AS a, rank() OVER (ORDER BY id) AS b FROM ({sample})"
+        sql = f"SELECT abs(corr(a, b)), quantile_disc(value, {fractions(parts)})::VARCHAR[] FROM ({ranks})"
+        [(correlation, values)] = self._session.rows(sql, doing=f"dividing {scan.table.table_name}")
+        within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
+        ordered = (correlation or 0) >= ORDERED
+        return Quantiles(column.name, column.type, 0, tuple(values)).ranges(parts, within) if ordered else []
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a sample of a column; see `Database.quantiles`."""

@@ -13,8 +13,17 @@ from math import inf
 from typing import Any
 
 from snapshot_assets.databases.postgresql.scan import Scanner
-from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, TimelessRows, WindowRows
-from snapshot_assets.databases.sql import literal, qualified
+from snapshot_assets.databases.protocol.query import ColumnRange
+from snapshot_assets.databases.protocol.source import (
+    AllRows,
+    KeyRows,
+    Rows,
+    Scan,
+    TimelessRows,
+    WindowRows,
+    joined_ranges,
+)
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.format.units import counted
 
@@ -104,15 +113,30 @@ def _in_sets(
         ]
         [row] = run(", ".join(columns), "", rows)
         return [{name: row[f"{name}{n}"] for name in values} for n in range(len(rows))]
+    if ranges := [each.range for each in rows if isinstance(each, KeyRows)]:
+        return _in_ranges(ranges, values, run)
     windows = [each for each in rows if isinstance(each, WindowRows)]
     edges = sorted({edge for each in windows for edge in (each.start, each.end)})
     number = scanner.time_column(table, windows[0].zone).number(edges)
     timeless = [each for each in rows if isinstance(each, TimelessRows)]
     read: list[Rows] = [WindowRows(edges[0], edges[-1], windows[0].zone), *timeless]
-    columns = [f"{number} AS number", *(f"{value} AS {name}" for name, value in values.items())]
-    found = {row["number"]: row for row in run(", ".join(columns), " GROUP BY 1", read)}
+    found = _by_number(number, values, run, read)
     numbers = {edge: place for place, edge in enumerate(edges, 1)}
     return [found.get(numbers[each.start] if isinstance(each, WindowRows) else -1, {}) for each in rows]
+
+
+def _in_ranges(ranges: Sequence[ColumnRange], values: Mapping[str, str], run: _Run) -> list[Mapping[str, Any]]:
+    """Aggregate the rows of ranges in the order of the key."""
+    column, kind = identifier(ranges[0].column), ranges[0].type
+    edges = list(dict.fromkeys(edge for each in ranges for edge in (each.low, each.high) if edge is not None))
+    number = f"pg_catalog.width_bucket({column}, ARRAY[{', '.join(map(literal, edges))}]::{kind}[])"
+    found = _by_number(number, values, run, [KeyRows(each) for each in joined_ranges(ranges)])
+    return [found.get(0 if each.low is None else edges.index(each.low) + 1, {}) for each in ranges]
+
+
+def _by_number(number: str, values: Mapping[str, str], run: _Run, read: Sequence[Rows]) -> dict[int, dict[str, Any]]:
+    columns = [f"{number} AS number", *(f"{value} AS {name}" for name, value in values.items())]
+    return {row["number"]: row for row in run(", ".join(columns), " GROUP BY 1", read)}
 
 
 def _counted(

@@ -29,11 +29,12 @@ from snapshot_assets.databases.postgresql.read_forms import (
 )
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
-from snapshot_assets.databases.postgresql.types import SourceType
-from snapshot_assets.databases.protocol.query import SAMPLE_ROWS, ColumnRange, Quantiles, fractions, is_query
+from snapshot_assets.databases.postgresql.types import RANGED, SourceType
+from snapshot_assets.databases.protocol.query import ORDERED, SAMPLE_ROWS, ColumnRange, Quantiles, fractions, is_query
 from snapshot_assets.databases.protocol.scan_order import order_clause
-from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, WindowRows
+from snapshot_assets.databases.protocol.source import AllRows, KeyRows, Rows, Scan, WindowRows
 from snapshot_assets.databases.selection.hidden import mask_of
+from snapshot_assets.databases.selection.selection import ranged_key
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError, UnknownRelationError
 from snapshot_assets.format.names import table_text
@@ -74,6 +75,16 @@ SELECT c.oid::regclass::text AS name FROM pg_locks l JOIN pg_class c ON c.oid = 
 WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     AND c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
+"""
+
+
+# The bounds of the histogram are in the order of the column, and have equal shares of the rows between them.
+_BOUNDS = """
+SELECT ARRAY(
+    SELECT bound::text FROM pg_catalog.unnest(s.histogram_bounds::text::{type}[]) WITH ORDINALITY AS b (bound, place)
+    WHERE {within} ORDER BY place) AS bounds
+FROM pg_catalog.pg_stats s WHERE s.schemaname = {schema} AND s.tablename = {table} AND s.attname = {column}
+    AND NOT s.inherited AND pg_catalog.abs(s.correlation) >= {ordered}
 """
 
 
@@ -206,9 +217,11 @@ class Scanner:
         return self._relation(table).kind in "rmp"
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
+        """Divide a scan by time or key, if an index serves it; else by the table's blocks, if it has any."""
         if parts <= 1 or scan.part is not None or is_query(scan.table):
             return [scan]
+        if isinstance(scan.rows, KeyRows):
+            return [replace(scan, part=each) for each in self.divide(scan, parts)] or [scan]
         if isinstance(scan.rows, WindowRows):
             kinds = [node["Node Type"] for node in self._reads(scan)]
             if kinds and all("Index" in kind or "Bitmap" in kind for kind in kinds):
@@ -223,6 +236,24 @@ class Scanner:
         # The last part has no end: the table may have grown since its size was read.
         ends = (*map(str, cuts[1:]), "")
         return [replace(scan, part=f"blocks {low}-{high}") for low, high in zip(cuts, ends, strict=True)]
+
+    def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
+        """Divide rows by the server's statistics of the key, which `ANALYZE` gathers; see `Database.divide`."""
+        column = ranged_key(scan.table, RANGED)
+        if column is None or self._relation(scan.table).kind != "r" or scan.table.options.get("hypertable"):
+            return []
+        within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
+        query = _BOUNDS.format(
+            schema=literal(scan.table.schema_name),
+            table=literal(scan.table.name),
+            column=literal(column.name),
+            type=column.type,
+            ordered=ORDERED,
+            within=replace(within, column="bound").predicate if within else "true",
+        )
+        rows = self.session.rows(query, f"dividing {scan.table.table_name}")
+        values = tuple(rows[0]["bounds"] or ()) if rows else ()
+        return Quantiles(column.name, column.type, 0, values).ranges(parts, within) if values else []
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a sample of a column; see `Database.quantiles`."""
@@ -258,6 +289,8 @@ class Scanner:
     def _predicate(self, table: Table, rows: Rows) -> str | None:
         if isinstance(rows, AllRows):
             return None
+        if isinstance(rows, KeyRows):
+            return rows.range.predicate
         if isinstance(rows, WindowRows):
             return self.time_column(table, rows.zone).within(rows.start, rows.end)
         return self.time_column(table).timeless

@@ -21,6 +21,9 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Tab
 SAMPLE_ROWS = 1 << 16
 """Rows of the sample; each of 64 ranges then differs from its share by a tenth or less."""
 
+ORDERED = 0.9
+"""Least correlation, of either sign, of rows with a key in whose order they lie about."""
+
 
 @dataclass(frozen=True)
 class ColumnRange:
@@ -68,12 +71,16 @@ class Quantiles:
     rows: int
     values: tuple[str, ...]
 
-    def ranges(self, parts: int) -> list[ColumnRange]:
-        """Return at most `parts` disjoint ranges that together have all rows; values that are frequent make fewer."""
+    def ranges(self, parts: int, within: ColumnRange | None = None) -> list[ColumnRange]:
+        """Return at most `parts` disjoint ranges that together have all rows; values that are frequent make fewer.
+
+        With `within`, they together have the rows of that range, which has all of the values.
+        """
         least, count = self.values[:1], len(self.values)
+        low, high = (within.low, within.high) if within else (None, None)
         chosen = [self.values[count * part // parts] for part in range(1, parts)] if self.values else []
         bounds = [value for value in dict.fromkeys(chosen) if value not in least]
-        return [ColumnRange(self.column, self.type, *ends) for ends in pairwise((None, *bounds, None))]
+        return [ColumnRange(self.column, self.type, *ends) for ends in pairwise((low, *bounds, high))]
 
 
 def fractions(parts: int) -> list[float]:

@@ -6,9 +6,9 @@ picklable. Its URI contains secrets and appears in no `repr`, document, tag or e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -97,7 +97,25 @@ class TimelessRows:
     """Rows of a timed table whose time is NULL or infinite; chunk 0 holds them."""
 
 
-Rows = AllRows | WindowRows | TimelessRows
+@dataclass(frozen=True)
+class KeyRows:
+    """Rows of a range of an untimed table's primary key."""
+
+    range: ColumnRange
+
+
+Rows = AllRows | WindowRows | TimelessRows | KeyRows
+
+
+def joined_ranges(ranges: Iterable[ColumnRange]) -> list[ColumnRange]:
+    """Return ranges, given in the order of the column, with those that follow each other as one."""
+    joined: list[ColumnRange] = []
+    for each in ranges:
+        if joined and joined[-1].high == each.low:
+            joined[-1] = replace(joined[-1], high=each.high)
+        else:
+            joined.append(each)
+    return joined
 
 
 @dataclass(frozen=True)
@@ -279,6 +297,14 @@ class Database(SchemaSource, Protocol):
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""
+
+    def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
+        """Divide all rows of a table, or those of a range, into about as many ranges of the primary key's first column.
+
+        The ranges are in the order of the key and of similar size. They are none where nothing is gained by reading one
+        without the others, because the rows do not lie about in that order, and where the database has no such key (see
+        `key_column`), or knows nothing of it.
+        """
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values of a column that divide a sample of a scan's rows into `parts` parts of equal size.

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any, ClassVar, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from snapshot_assets.databases.protocol.source import AllRows, Rows, TimelessRows
+from snapshot_assets.databases.protocol.source import AllRows, KeyRows, Rows, TimelessRows
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_text
@@ -69,6 +69,8 @@ class TimeColumn(ABC):
         """Return the predicate of a scan's rows."""
         if isinstance(rows, AllRows):
             return "true"
+        if isinstance(rows, KeyRows):
+            return f"({rows.range.predicate})"
         if isinstance(rows, TimelessRows):
             return cls.of(table).timeless
         return cls.of(table, rows.zone).within(rows.start, rows.end)

@@ -6,14 +6,15 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.selection.hidden import excludes
+from snapshot_assets.databases.selection.hidden import excludes, mask_of
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames, refuse_equal_names
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.name_texts import printed_name, quoted_name
 from snapshot_assets.format.names import NameRule, Spellings, is_wild, matches, rule_of, table_text
-from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 _NEAR = 3
 _MODIFIER = re.compile(r"\(\d+\)")
@@ -197,6 +198,19 @@ def check_split(selection: Selection, schema: DatabaseSchema, types: Collection[
             column=selection.split_by,
             type=kind,
         )
+
+
+def key_column(table: Table) -> Column | None:
+    """Return the first column of a table's primary key, by whose ranges it may be divided; None if it is hidden."""
+    first = table.primary_key.columns[0] if table.primary_key else None
+    found = next((column for column in table.columns if column.name == first), None)
+    return found if found is not None and mask_of(table, found.name) is None else None
+
+
+def ranged_key(table: Table, types: Collection[str]) -> Column | None:
+    """Return a table's key column if it is of one of the types with ranges."""
+    column = None if is_query(table) or "view" in table.options else key_column(table)
+    return column if column is not None and _MODIFIER.sub("", column.type) in types else None
 
 
 def selects(selection: Selection, name: TableName) -> bool:

@@ -137,7 +137,8 @@ class CompactionPlan:
 def plan_compaction(store: ObjectStore, state: State, options: CompactionOptions) -> CompactionPlan:
     """Plan a compaction of completed chunks; see `CompactionOptions`.
 
-    A table's files in a chunk are merged where two or more are smaller than half the target size. Files that tombstones
+    A table's files in a chunk are merged where two or more are smaller than half the target size, unless it is divided
+    by its primary key: a merge of any of its files for another reason makes it one part again. Files that tombstones
     may delete rows of are rewritten. A file whose statistics exclude a tombstone stays as it is: the tombstone stays
     pending for it, which costs readers nothing. Named tables and chunks, and tables searched for duplicates, are
     compacted whole. Files of a partitioned copy stay in their folders. Duplicates are searched only across several
@@ -167,8 +168,9 @@ def plan_compaction(store: ObjectStore, state: State, options: CompactionOptions
         by_table: defaultdict[TableName, list[FileState]] = defaultdict(list)
         for each in state.live_files(chunk):
             by_table[_name(each.file)].append(each)
+        ranged = frozenset(attempt for each in state.chunks[chunk].chunk.ranges for attempt in each.attempts)
         groups = [
-            _group(documents, options, files, deleted.get(name, _NONE), text_of)
+            _group(documents, options, files, deleted.get(name, _NONE), text_of, ranged)
             for name, files in sorted(by_table.items())
             if not options.tables or name in options.tables
         ]
@@ -210,12 +212,14 @@ def _group(
     known: Sequence[FileState],
     deleted: Deletions,
     text_of: TextOf,
+    ranged: frozenset[str],
 ) -> Group | None:
     files = [each.file for each in sorted(known, key=lambda each: (each.added, each.file.path))]
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
     schema_id, table = _newest(documents, files)
     attempts = len({file.attempt for file in files})
-    small = [[file for file in some if 2 * file.bytes < options.target_size] for some in by_folder(files).values()]
+    mergeable = [file for file in files if 2 * file.bytes < options.target_size and file.attempt not in ranged]
+    small = by_folder(mergeable).values()
     reasons = {
         "asked for": files if options.chunks or options.tables else [],
         "duplicates": files if options.dedupe and table.primary_key and attempts > 1 else [],

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.protocol.source import Answer, SchemaSource, Verdict
+from snapshot_assets.engine.export.division import Portion
 from snapshot_assets.engine.export.parts import Part, answers_of, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.progress import Stage, silent
@@ -31,7 +32,7 @@ class Changes:
         parts: All parts that were looked at; none is unknown.
         proved: Chunks of which a part was unknown, and its values are the same: their fence moves to this run's, so
             that the next run need not compare them.
-        compared: How many parts were compared by value.
+        compared: How many tables of chunks were compared by value.
     """
 
     parts: tuple[Part, ...]
@@ -39,20 +40,24 @@ class Changes:
     compared: int = 0
 
     @property
-    def only(self) -> dict[int, frozenset[TableName]]:
-        """The tables to export again by chunk, as `OpenExport.commits` takes them."""
-        tables: defaultdict[int, set[TableName]] = defaultdict(set)
+    def only(self) -> dict[int, frozenset[Portion]]:
+        """What to export again by chunk, as `OpenExport.commits` takes it."""
+        changed: defaultdict[int, set[Portion]] = defaultdict(set)
         for chunk in self.proved:
-            tables[chunk] = set()
+            changed[chunk] = set()
         for part in self.parts:
             if part.changed:
-                tables[part.chunk].add(part.table)
-        return {chunk: frozenset(names) for chunk, names in sorted(tables.items())}
+                changed[part.chunk].add(part.range or part.table)
+        return {chunk: frozenset(portions) for chunk, portions in sorted(changed.items())}
 
     @property
     def changed(self) -> list[Part]:
-        """The parts that changed, by chunk and table."""
-        return sorted((part for part in self.parts if part.changed), key=lambda part: (part.chunk, part.table))
+        """The tables that changed, by chunk and name; the ranges of one that changed are shown as one part."""
+        tables: dict[tuple[int, TableName], Part] = {}
+        for part in filter(lambda part: part.changed, self.parts):
+            known = tables.get((part.chunk, part.table))
+            tables[part.chunk, part.table] = part if known is None else known.with_range(part)
+        return [part for _, part in sorted(tables.items(), key=lambda item: item[0])]
 
     @property
     def chunks(self) -> int:
@@ -105,7 +110,7 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
     compared = {part.place: part for part in _compared(opened, unknown, stage)}
     every = tuple(compared.get(part.place, part) for part in parts)
     proved = frozenset(part.chunk for part in unknown if not part.answer.lasting)
-    return Changes(every, proved, len(unknown))
+    return Changes(every, proved, len({(part.chunk, part.table) for part in unknown}))
 
 
 def _answered(database: SchemaSource, parts: Sequence[Part]) -> list[Part]:

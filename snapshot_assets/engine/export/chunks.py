@@ -44,6 +44,7 @@ from snapshot_assets.errors import (
     SupersededError,
 )
 from snapshot_assets.format.actions import DataFile, ObjectRef
+from snapshot_assets.format.chunk_parts import joined
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted
@@ -160,7 +161,7 @@ def _adopt(export: Export, chunks: Sequence[int]) -> Iterator[Outcome]:
     receipts = find_adoptable(export.catalog.store, export.catalog.state, chunks, sha256)
     for chunk, (receipt, ref) in sorted(receipts.items()):
         # Garbage collection keeps the receipt's files at any age.
-        outcome = Outcome(chunk, "read", receipt.files, hashed=False, receipt=ref)
+        outcome = Outcome(chunk, "read", receipt.files, hashed=False, receipt=ref, ranges=receipt.ranges)
         try:
             [outcome] = _commit(export, [(ChunkWork(chunk, status="adopted"), outcome)], receipt)
         except rules.StaleReceiptError as stale:
@@ -242,12 +243,11 @@ def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
     if error is not None:
         return Outcome(work.chunk, "failed", error=error)
     files = tuple(file for part in parts for file in part.files)
+    ranges = joined(each for part in parts for each in part.ranges)
     opened_at = min((part.opened_at for part in parts), default=datetime.now(UTC))
     try:
         if not (len(parts) == 1 and work.only is None):  # a task that reads a whole chunk has compared them
             work.check_counts(files)
-        staying = tuple(filter(work.stays, work.replaces or ()))
-        files += staying
         if export.keep_empty and not files:
             files = tuple(_write_empty_files(export.task, work))
     except SnapshotError as error:
@@ -257,11 +257,20 @@ def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
         "read",
         files,
         seconds=max((part.seconds for part in parts), default=0.0),
-        hashed=not staying,
         opened_at=opened_at,
         # With an empty file added, the receipt does not list all files.
         receipt=parts[0].receipt if len(parts) == 1 and files == parts[0].files else None,
+        ranges=ranges,
     )
+
+
+def _with_staying(state: State, work: ChunkWork, outcome: Outcome) -> Outcome:
+    """Return the outcome of a chunk with the files that stay, and their ranges."""
+    if work.only is None:
+        return outcome
+    staying = tuple(filter(work.stays, work.replaces or ()))
+    ranges = (*outcome.ranges, *filter(work.stays, state.chunks[work.chunk].chunk.ranges))
+    return replace(outcome, files=outcome.files + staying, ranges=ranges, hashed=not staying)
 
 
 def _write_empty_files(task: Task, work: ChunkWork) -> Iterator[DataFile]:
@@ -317,6 +326,7 @@ def _commit(export: Export, read: Sequence[tuple[ChunkWork, Outcome]], adopted: 
     """Commit chunks that were read, or a chunk whose receipt is adopted, in one transaction."""
     catalog, provenance = export.catalog, export.task.provenance
     finished, before = [], catalog.state.chunks
+    read = [(work, _with_staying(catalog.state, work, outcome)) for work, outcome in read]
     for work, outcome in read:
         receipt = outcome.receipt or _write_receipt(export, work, outcome)
         finished.append(
@@ -330,6 +340,7 @@ def _commit(export: Export, read: Sequence[tuple[ChunkWork, Outcome]], adopted: 
                 replaces=None if work.replaces is None else tuple(file.path for file in work.replaces),
                 base_revision=adopted.base_revision if adopted else None,
                 erased=tuple(filter(work.stays, known.chunk.erased)) if (known := before.get(work.chunk)) else (),
+                ranges=outcome.ranges,
             )
         )
     revision = catalog.commit(rules.complete_chunks(export.token, finished, catalog.now))

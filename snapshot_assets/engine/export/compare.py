@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.databases.protocol.source import Answer, Database, SchemaSource, Verdict
 from snapshot_assets.databases.selection.hidden import MASKS
+from snapshot_assets.engine.export.compare_record import Recorder
 from snapshot_assets.engine.export.parts import Part, Sides, Values, answers_of, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.files.row_differences import MAX_ROWS, RowDifference, RowDifferences, differing_rows
@@ -34,7 +36,7 @@ from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, 
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import Spellings, rule_of, table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import counted
+from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.storage.base import ObjectStore
 
@@ -83,12 +85,16 @@ class Compared:
         missing: How many chunks are not exported yet, so that they were not compared.
         within: For a sample: in how many daily runs all parts are compared; else 0.
         revision: The revision that was compared.
+        passed: How many parts an interrupted comparison found equal, which did not change since.
+        started: When it began, or the interrupted one.
     """
 
     parts: tuple[ComparedPart, ...]
     missing: int = 0
     within: int = 0
     revision: int = 0
+    passed: int = 0
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def counts(self) -> Counter[Comparison]:
@@ -111,6 +117,8 @@ class Compared:
         text = f"{counted(len(self.parts), 'table')} in {counted(len(chunks), 'chunk')} compared by value: {found}"
         if self.deleted:
             text += f"; the snapshot has deleted {counted(self.deleted, 'row')}"
+        if self.passed:
+            text += f"; {self.passed:,} were compared by the run of {time_text(self.started)} and did not change since"
         if self.within:
             text += f"; daily runs compare all within {counted(self.within, 'day')}"
         return text + (f"; not exported yet: {counted(self.missing, 'chunk')}" if self.missing else "")
@@ -131,6 +139,11 @@ class Choice:
     range: TimeRange | None = None
     rotation: Rotation | None = None
     at: Callable[[State], int] | None = None
+
+    def __str__(self) -> str:
+        chosen = ["tables " + ", ".join(sorted(map(table_text, self.tables)))] if self.tables else []
+        chosen += [f"range {time_text(self.range.start)}/{time_text(self.range.end)}"] if self.range else []
+        return "; ".join([*chosen, *([f"a sample, 1 of {self.rotation.days}"] if self.rotation else [])])
 
     def state(self, newest: State) -> State:
         """Return the state that is compared.
@@ -156,7 +169,7 @@ class Choice:
         Raises:
             UnknownRelationError: Neither source nor snapshot has a table of that name.
         """
-        parts = parts_of(opened, state, self.chunks(state))
+        parts = parts_of(opened, state, self.chunks(state), whole=True)
         if self.tables:
             chosen = self._spelled(opened, state)
             parts = [part for part in parts if part.table in chosen]
@@ -166,9 +179,8 @@ class Choice:
         """Return the parts that are due today; the share of a part depends on its chunk and table alone."""
         if self.rotation is None:
             return list(parts)
-        by_key = {f"{part.chunk}/{table_text(part.table)}": part for part in parts}
-        due = self.rotation.due_names(by_key)
-        return [part for key, part in by_key.items() if key in due]
+        due = self.rotation.due_names(part.name for part in parts)
+        return [part for part in parts if part.name in due]
 
     def _spelled(self, opened: OpenExport, state: State) -> set[TableName]:
         live = (known.file for known in state.live_files())
@@ -185,6 +197,8 @@ class Choice:
 def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = silent) -> Compared:
     """Compare a snapshot with its source by value; the source is read in the one state that the run's tasks read.
 
+    A comparison of the newest state is recorded at the location, and continues one that was interrupted.
+
     Args:
         opened: The run.
         choice: What is compared; None for everything.
@@ -197,25 +211,44 @@ def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = sil
             a result.
     """
     choice = choice or Choice()
-    if opened.source is None or not opened.source.held:
+    source, newest = opened.source, opened.catalog.state
+    if source is None or not source.held:
         raise PlanError("Only a database can be compared: tasks cannot read an asset or a Spark catalog in one state.")
-    state = choice.state(opened.catalog.state)
+    state = choice.state(newest)
+    is_newest = state.revision == newest.revision
+    recorder = Recorder(opened.catalog.store, state, source.database, str(choice), is_newest)
     parts = choice.parts(opened, state)
     found = {part.place: ComparedPart(part, Comparison.CHANGED, part.answer.reason) for part in parts if part.changed}
+    passed = recorder.pass_over([part for part in parts if not part.changed])
+    found |= {part.place: ComparedPart(part, Comparison.EQUAL, found=part.exported) for part in passed}
+    try:
+        rest = [part for part in parts if part.place not in found]
+        found |= {each.part.place: each for each in _compare_values(opened, recorder, rest, stage)}
+        source.check()
+    except BaseException:
+        recorder.record()
+        raise
+    within = choice.rotation.within if choice.rotation else 0
+    every = tuple(found[place] for place in sorted(found))
+    recorder.finish({each.part.name: each.comparison.name.lower() for each in every})
+    return Compared(every, len(state.missing()), within, state.revision, len(passed), recorder.started)
+
+
+def _compare_values(
+    opened: OpenExport, recorder: Recorder, parts: Sequence[Part], stage: Stage
+) -> Iterator[ComparedPart]:
+    """Yield how the values of parts compare."""
     unlike = list[tuple[Part, Values]]()
-    asked = [part for part in parts if not part.changed]
-    for number, (part, values) in enumerate(read_parts(opened, state, asked, compare_values), 1):
-        stage("comparing", number, len(asked))
+    for number, (part, values) in enumerate(read_parts(opened, recorder.state, parts, compare_values), 1):
+        stage("comparing", number, len(parts))
         if isinstance(values, SnapshotError):
-            found[part.place] = _damaged(part, values)
+            yield _damaged(part, values)
         elif values.equal:
-            found[part.place] = _compared(part, values, Comparison.EQUAL)
+            recorder.add(part, values.deleted)
+            yield _compared(part, values, Comparison.EQUAL)
         else:
             unlike.append((part, values))
-    found |= {each.part.place: each for each in _explained(opened, state, unlike, stage)}
-    opened.source.check()
-    within = choice.rotation.within if choice.rotation else 0
-    return Compared(tuple(found[place] for place in sorted(found)), len(state.missing()), within, state.revision)
+    yield from _explained(opened, recorder.state, unlike, stage)
 
 
 def _damaged(part: Part, error: SnapshotError) -> ComparedPart:

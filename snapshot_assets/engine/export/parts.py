@@ -1,7 +1,8 @@
 """The parts of a snapshot, and their comparison with the source.
 
-A *part* is the rows of one table in one chunk. Its columns are compared by the schema documents, its rows by what the
-source knows of them (`Database.changes_since`), or by value: as sums of the rows of both sides, which tasks compute.
+A *part* is the rows of one table in one chunk, or a range of them (see `division`). Its columns are compared by the
+schema documents, its rows by what the source knows of them (`Database.changes_since`), or by value: as sums of the rows
+of both sides, which tasks compute.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import (
+    AllRows,
     Answer,
     Database,
     DatabaseAddress,
@@ -27,6 +29,8 @@ from snapshot_assets.databases.protocol.source import (
     SchemaSource,
     Verdict,
 )
+from snapshot_assets.engine.export.division import Portion
+from snapshot_assets.engine.export.planning import Planner
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.files.batches import visible
 from snapshot_assets.engine.files.read import TextOf, TextSchema, read_batches, text_schemas
@@ -35,17 +39,20 @@ from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import DataFile
+from snapshot_assets.format.chunk_parts import KeyRange
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicates import Predicate, columns_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _UNASKED = Answer(Verdict.UNKNOWN)
 _Result = TypeVar("_Result")
+_Place = tuple[int, Portion]
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one table in one chunk.
+    """The rows of one table in one chunk, or a range of them.
 
     Attributes:
         scan: How the source reads them; None if the source has no such rows any more.
@@ -54,6 +61,7 @@ class Part:
         answer: Whether they changed since.
         erased: How many of the exported rows compactions have left out since.
         fence: The state of the source that the export read.
+        range: The range; None for all rows.
     """
 
     chunk: int
@@ -64,6 +72,7 @@ class Part:
     answer: Answer = _UNASKED
     erased: int = 0
     fence: Mapping[str, str] = field(default_factory=dict)
+    range: KeyRange | None = None
 
     @property
     def changed(self) -> bool:
@@ -71,12 +80,23 @@ class Part:
         return self.answer.verdict is Verdict.CHANGED
 
     @property
-    def place(self) -> tuple[int, TableName]:
-        """What no other part has: the chunk and the table."""
-        return self.chunk, self.table
+    def place(self) -> _Place:
+        """What no other part has: the chunk, and the table or range."""
+        return self.chunk, self.range or self.table
+
+    def with_range(self, other: Part) -> Part:
+        """Return two changed ranges of a table as one part, for people."""
+        found = [part.answer.found for part in (self, other)]
+        rows = None if None in found else sum(filter(None, found))
+        return replace(self, exported=self.exported + other.exported, answer=replace(self.answer, found=rows))
+
+    @property
+    def name(self) -> str:
+        """Its name in records of comparisons."""
+        return f"{self.chunk}/{table_text(self.table)}"
 
 
-def parts_of(opened: OpenExport, state: State, chunks: Iterable[int]) -> list[Part]:
+def parts_of(opened: OpenExport, state: State, chunks: Iterable[int], *, whole: bool = False) -> list[Part]:
     """Return the tables of completed chunks: those that the source has rows of, and those that it had.
 
     The answer is known of parts whose table or columns are others in the source.
@@ -85,12 +105,15 @@ def parts_of(opened: OpenExport, state: State, chunks: Iterable[int]) -> list[Pa
         opened: The run.
         state: The snapshot's state, the newest or an older one.
         chunks: Ids of its chunks; those that are not completed are passed over.
+        whole: Whether all rows of a table are one part, also where the log has ranges of them.
     """
+    untimed = {table.table_name: (AllRows(),) for table in opened.schema.tables} if whole else None
+    planner = replace(opened.make_planner(state, opened.schema), untimed=untimed)
     written = cache(lambda schema_id: _by_name(read_schema(opened.catalog.store, state.schemas[schema_id])))
     present = _by_name(opened.schema)
     # Many files have one schema, so each table of it is compared once.
     differ = cache(lambda schema_id, name: _columns(written(schema_id).get(name)) != _columns(present.get(name)))
-    parts = [part for chunk in chunks if state.completed(chunk) for part in _parts(opened, state, chunk)]
+    parts = [part for chunk in chunks if state.completed(chunk) for part in _parts(planner, chunk)]
     return [
         replace(part, answer=Answer(Verdict.CHANGED, "the columns are others"))
         if part.scan and any(differ(file.schema_id, part.table) for file in part.files)
@@ -99,19 +122,22 @@ def parts_of(opened: OpenExport, state: State, chunks: Iterable[int]) -> list[Pa
     ]
 
 
-def _parts(opened: OpenExport, state: State, chunk: int) -> Iterator[Part]:
-    files: defaultdict[TableName, list[DataFile]] = defaultdict(list)
-    for known in state.live_files(chunk):
-        files[TableName(known.file.schema, known.file.table)].append(known.file)
-    action = state.chunks[chunk].chunk
+def _parts(planner: Planner, chunk: int) -> Iterator[Part]:
+    action = planner.state.chunks[chunk].chunk
+    scans = [(scan, planner.range_of(scan)) for scan in planner.scans(chunk)]
+    range_of = {attempt: each for _, each in scans if each for attempt in each.attempts}
+    files: defaultdict[Portion, list[DataFile]] = defaultdict(list)
+    for known in planner.state.live_files(chunk):
+        files[range_of.get(known.file.attempt) or TableName(known.file.schema, known.file.table)].append(known.file)
     erased = {TableName(each.schema, each.table): each.rows for each in action.erased}
-    for scan in opened.make_planner(state, opened.schema).scans(chunk):
+    for scan, key_range in scans:
         name = scan.table.table_name
-        own, left_out = tuple(files.pop(name, ())), erased.get(name, 0)
+        own, left_out = tuple(files.pop(key_range or name, ())), erased.get(name, 0)
         exported = sum(file.rows for file in own) + left_out
-        yield Part(chunk, name, scan, own, exported, erased=left_out, fence=action.fence)
+        yield Part(chunk, name, scan, own, exported, erased=left_out, fence=action.fence, range=key_range)
     gone = Answer(Verdict.CHANGED, "the source has no such rows any more")
-    for name, left in files.items():
+    for left in files.values():
+        name = TableName(left[0].schema, left[0].table)
         yield Part(chunk, name, None, tuple(left), sum(file.rows for file in left), gone)
 
 
@@ -251,7 +277,7 @@ def _sides(state: State, part: Part, text_of: TextOf) -> Sides:
     return Sides(part, tuple(map(text_of, part.files)), state.header.time_zone, deleted)
 
 
-def _run(task: _Task[_Result]) -> Iterator[tuple[tuple[int, TableName], _Result | SnapshotError]]:
+def _run(task: _Task[_Result]) -> Iterator[tuple[_Place, _Result | SnapshotError]]:
     """Read parts one after the other; a failed one does not stop the others."""
     try:
         database = open_database(task.address)

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import chain, islice
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import kind_of, open_database
@@ -26,10 +27,12 @@ from snapshot_assets.databases.protocol.source import (
 )
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
+from snapshot_assets.engine.export.division import Portion, divided, recorded_parts, together
 from snapshot_assets.engine.export.hidden_values import hide_values
 from snapshot_assets.engine.export.tasks import ChunkWork, Frame, timeless_rows_error
 from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
+    ConflictError,
     ConsistencyLostError,
     DatabaseDeniedError,
     SnapshotError,
@@ -37,6 +40,7 @@ from snapshot_assets.errors import (
     UnknownRelationError,
 )
 from snapshot_assets.format.actions import Header
+from snapshot_assets.format.chunk_parts import KeyRange
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import Spellings, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
@@ -62,18 +66,23 @@ RANGE_ROWS = 1000
 _Counts = dict[int, dict[TableName, int]]
 """Rows of each chunk by table."""
 
+_Read = dict[int, list[Rows]]
+"""Rows of a table that are read, by chunk."""
+
 
 @dataclass(frozen=True)
 class Planner:
     """Plans chunks of one snapshot, from the head's state, for the tables of a schema.
 
     Attributes:
-        only: Tables that are read of a chunk whose other files stay; see `ChunkWork`.
+        only: The parts that are read of a chunk whose other files stay; see `ChunkWork`.
+        untimed: What is read of untimed tables, if not the parts that the log has.
     """
 
     state: State
     schema: DatabaseSchema
-    only: Mapping[int, frozenset[TableName]] = field(default_factory=dict, kw_only=True)
+    only: Mapping[int, frozenset[Portion]] = field(default_factory=dict, kw_only=True)
+    untimed: Mapping[TableName, Sequence[Rows]] | None = field(default=None, kw_only=True)
 
     @property
     def header(self) -> Header:
@@ -93,25 +102,39 @@ class Planner:
         """Return a chunk's scans: every timed table's window; for chunk 0, untimed tables and rows without a time."""
         order_by = self.header.partition_by
         return tuple(
-            Scan(table, rows, order_by=order_by) for table in self.schema.tables if (rows := self._rows(table, chunk))
+            Scan(table, rows, order_by=order_by) for table in self.schema.tables for rows in self._rows(table, chunk)
         )
 
     def window_text(self, chunk: int) -> str:
         """Return a chunk's window as text for footers; "" for chunk 0."""
         return str(self.state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
 
-    def _rows(self, table: Table, chunk: int) -> Rows | None:
-        windowed = bool(table.options.get("windowed"))
-        if table.table_name not in self.only.get(chunk, (table.table_name,)):
-            return None
+    def _rows(self, table: Table, chunk: int) -> Sequence[Rows]:
+        """Return what is read of a table: nothing, all of its rows in the chunk, or ranges of them."""
+        windowed, name, only = bool(table.options.get("windowed")), table.table_name, self.only.get(chunk)
+        if chunk == UNTIMED_CHUNK and table.time_index is None and not windowed:
+            if self.untimed is not None:
+                return self.untimed.get(name, ())
+            ranges = self.recorded.get(name, {})
+            return [rows for rows, known in ranges.items() if only is None or name in only or known in only]
+        if only is not None and name not in only:
+            return ()
         if chunk == UNTIMED_CHUNK:
-            if windowed:
-                return None
-            return AllRows() if table.time_index is None else TimelessRows()
+            return () if windowed else (TimelessRows(),)
         if table.time_index is None and not windowed:
-            return None
+            return ()
         window = self.state.window(chunk)
-        return WindowRows(window.start, window.end, self.header.time_zone)
+        return (WindowRows(window.start, window.end, self.header.time_zone),)
+
+    @cached_property
+    def recorded(self) -> Mapping[TableName, Mapping[Rows, Portion]]:
+        """The parts of the untimed tables as the log has them: ranges, or the whole table."""
+        return recorded_parts(self.state, self.schema)
+
+    def range_of(self, scan: Scan) -> KeyRange | None:
+        """Return the range that a scan reads, as the log has it; None for other rows."""
+        known = self.recorded[scan.table.table_name].get(scan.rows)
+        return known if isinstance(known, KeyRange) else None
 
 
 @dataclass(frozen=True)
@@ -121,11 +144,13 @@ class ScanPlanner(Planner):
     Attributes:
         most_parts: Returns the most slices of one table's scan; called only for what is large enough to be divided.
         split_by: Column by whose ranges the rows of a query are read.
+        range_bytes: Size of the ranges that larger untimed tables are divided into; 0 for tables that are not.
     """
 
     database: Database
     most_parts: Callable[[], int] = lambda: 1
     split_by: str | None = None
+    range_bytes: int = 0
 
     def plans(self, chunks: Iterable[int]) -> Iterator[ChunkWork]:
         """Plan chunks in order, each when it is taken; windows in a row that are small are estimated together.
@@ -133,7 +158,36 @@ class ScanPlanner(Planner):
         Raises:
             SnapshotError: See `plan`.
         """
-        todo, most = deque(chunks), FEW_WINDOWS
+        todo = deque(chunks)
+        yield from (self._dividing() if UNTIMED_CHUNK in todo else self)._plans(todo)
+
+    def _dividing(self) -> ScanPlanner:
+        """Return this planner with ranges of the large untimed tables, as the log has them where it does.
+
+        Raises:
+            ConflictError: A range that is to be read is not in the log any more.
+        """
+        asked = {part for part in self.only.get(UNTIMED_CHUNK, ()) if isinstance(part, KeyRange)}
+        if not asked.issubset(part for parts in self.recorded.values() for part in parts.values()):
+            raise ConflictError("Another writer changed ranges of tables that are to be exported again. Run again.")
+        untimed = {
+            table.table_name: [each for rows in self._rows(table, UNTIMED_CHUNK) for each in self._divided(table, rows)]
+            for table in self.schema.tables
+            if table.time_index is None
+        }
+        return replace(self, untimed=untimed)
+
+    def _divided(self, table: Table, rows: Rows) -> Sequence[Rows]:
+        try:
+            return divided(self.database, table, rows, self.range_bytes)
+        except _OF_THE_SOURCE:
+            raise
+        except SnapshotError as error:
+            _LOG.warning("%s is read as one part: %s", table.table_name, self._text(error))
+            return [rows]
+
+    def _plans(self, todo: deque[int]) -> Iterator[ChunkWork]:
+        most = FEW_WINDOWS
         # After a count that differed, only the failed windows are read: few enough for the index that hides their rows.
         tried = any(chunk in self.state.chunks and not self.state.completed(chunk) for chunk in todo)
         counts: _Counts = {chunk: {} for chunk in todo}
@@ -151,24 +205,26 @@ class ScanPlanner(Planner):
             yield from (replace(work, counts=counts[work.chunk]) for work in works)
             most = min(2 * most, MANY_WINDOWS) if sum(work.size for work in works) < SMALL_CHUNK else 1
 
-    def _counted_together(self, chunks: Sequence[int]) -> Iterator[list[tuple[Table, dict[int, Rows]]]]:
+    def _counted_together(self, chunks: Sequence[int]) -> Iterator[list[tuple[Table, _Read]]]:
         """Yield tables with their rows of each chunk: many that are read as a whole together, others alone."""
-        whole = [table for table in self.schema.tables if self._rows(table, UNTIMED_CHUNK) == AllRows()]
+        whole = [table for table in self.schema.tables if together(self._rows(table, UNTIMED_CHUNK)) == [AllRows()]]
         if UNTIMED_CHUNK in chunks:
             for first in range(0, len(whole), COUNTED_TOGETHER):
-                yield [(table, {UNTIMED_CHUNK: AllRows()}) for table in whole[first : first + COUNTED_TOGETHER]]
+                yield [(table, {UNTIMED_CHUNK: [AllRows()]}) for table in whole[first : first + COUNTED_TOGETHER]]
         untimed = {table.table_name for table in whole}
         for table in self.schema.tables:
             if table.table_name in untimed:
                 continue
-            if read := {chunk: rows for chunk in chunks if (rows := self._rows(table, chunk))}:
+            if read := {chunk: together(rows) for chunk in chunks if (rows := self._rows(table, chunk))}:
                 yield [(table, read)]
 
-    def _count(self, reads: Sequence[tuple[Table, dict[int, Rows]]], tried: bool, counts: _Counts) -> None:
+    def _count(self, reads: Sequence[tuple[Table, _Read]], tried: bool, counts: _Counts) -> None:
         """Add the rows of tables to `counts`, as the database counts them; if that fails, of each table alone."""
         try:
             counted = list(
-                self.database.count_rows([(table, list(read.values())) for table, read in reads], thorough=tried)
+                self.database.count_rows(
+                    [(table, list(chain(*read.values()))) for table, read in reads], thorough=tried
+                )
             )
         except _OF_THE_SOURCE:
             raise
@@ -180,8 +236,9 @@ class ScanPlanner(Planner):
                 self._count([each], tried, counts)
             return
         for (table, read), numbers in zip(reads, counted, strict=True):
-            for chunk, number in zip(read, numbers or (), strict=numbers is not None):
-                counts[chunk][table.table_name] = number
+            left = iter(numbers or ())
+            for chunk, rows in read.items() if numbers is not None else ():
+                counts[chunk][table.table_name] = sum(islice(left, len(rows)))
 
     def _text(self, error: SnapshotError) -> str:
         return scrub(str(hide_values(error) if self.header.hidden else error))
@@ -194,7 +251,7 @@ class ScanPlanner(Planner):
             return sum(
                 self.database.estimate(Scan(table, rows, order_by=self.header.partition_by))
                 for table in self.schema.tables
-                if isinstance(self._rows(table, row[0]), WindowRows)
+                if any(isinstance(each, WindowRows) for each in self._rows(table, row[0]))
             )
         except _OF_THE_SOURCE:
             raise
@@ -315,7 +372,11 @@ class Source:
 
 @contextmanager
 def open_source(
-    address: DatabaseAddress, session: Session, most_parts: Callable[[], int], split_by: str | None = None
+    address: DatabaseAddress,
+    session: Session,
+    most_parts: Callable[[], int],
+    split_by: str | None = None,
+    range_bytes: int = 0,
 ) -> Iterator[Source]:
     """Open a source, and hold its current state until the context ends, if it supports that.
 
@@ -331,5 +392,7 @@ def open_source(
     with closing(open_database(address)) as holder, holder.hold() as held:
         held_address = replace(address, consistency=held.token)
         with closing(open_database(held_address)) as database:
-            make_planner = partial(ScanPlanner, database=database, most_parts=most_parts, split_by=split_by)
+            make_planner = partial(
+                ScanPlanner, database=database, most_parts=most_parts, split_by=split_by, range_bytes=range_bytes
+            )
             yield Source(held_address, database, make_planner, held.check, held=True)

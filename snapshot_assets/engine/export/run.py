@@ -24,6 +24,7 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.hidden import hides
 from snapshot_assets.engine.export.chunks import Export, Runner, export_chunks
+from snapshot_assets.engine.export.division import Portion
 from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.hidden_values import hiding_values
 from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
@@ -112,9 +113,13 @@ class ExportRun:
     def _open_source(self) -> Iterator[Source]:
         with (
             hiding_values(hides(self.plan.selection)),
-            open_source(self.address, self.session, self._most_parts, self.plan.split_by) as source,
+            open_source(self.address, self.session, self._most_parts, self.plan.split_by, self._range_bytes) as source,
         ):
             yield source
+
+    @property
+    def _range_bytes(self) -> int:
+        return 0 if self.plan.kind == "query" or self.plan.single_file else self.plan.file_size
 
     def _most_parts(self) -> int:
         return self.most_parts or parallel_tasks(self.session())
@@ -288,7 +293,7 @@ class OpenExport:
         chunks: Sequence[int],
         *,
         replace_completed: bool = False,
-        only: Mapping[int, frozenset[TableName]] | None = None,
+        only: Mapping[int, frozenset[Portion]] | None = None,
     ) -> Generator[Sequence[Outcome], None, None]:
         """Export chunks that are not completed or are damaged, or all of them.
 
@@ -298,7 +303,7 @@ class OpenExport:
         Args:
             chunks: Ids of the chunks.
             replace_completed: Whether completed chunks are exported again.
-            only: Tables that are exported again, of chunks whose other files stay; such a chunk takes this run's fence.
+            only: Parts that are exported again, of chunks whose other files stay; such a chunk takes this run's fence.
 
         Raises:
             ExportFailedError: Some failed; the others are committed.

@@ -20,10 +20,12 @@ from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.sql import qualified
+from snapshot_assets.engine.export.division import Portion, written_range
 from snapshot_assets.engine.files.target import FileSums, FileTarget
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
-from snapshot_assets.format.actions import DataFile, Header, ObjectRef, RowsErased
+from snapshot_assets.format.actions import DataFile, Header, ObjectRef
+from snapshot_assets.format.chunk_parts import KeyRange, RowsErased, joined
 from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import UNTIMED_CHUNK, data_file_stem, new_attempt
@@ -80,6 +82,7 @@ class Provenance:
             location_id=self.location_id,
             header=self.header,
             version=self.version,
+            ranges=outcome.ranges,
         )
 
 
@@ -97,14 +100,14 @@ class ChunkWork:
         size: Estimated bytes; small chunks share a task.
         whole: Whether these are all scans of the chunk; then the task writes its receipt.
         timeless_allowed: Whether rows without a finite time may be exported; otherwise such a row fails the chunk.
-        counts: Rows of the whole chunk by table, as the database counts them; see `Database.count_rows`.
+        counts: Rows that are read by table, as the database counts them; see `Database.count_rows`.
         frames: DataFrames with the rows, instead of scans.
         check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
         status: Status of the outcome once the chunk is committed.
         replaces: The chunk's files, which the commit removes unless they stay; None if the chunk must not be completed
             yet. A part has none.
         superseded: The attempts of the files that it removes, which the receipt names.
-        only: The tables that are read; the files of others stay as they are. None for all tables.
+        only: The parts that are read, ranges as the log has them; the files of others stay as they are. None for all.
     """
 
     chunk: int
@@ -119,7 +122,7 @@ class ChunkWork:
     status: str = "exported"
     replaces: tuple[DataFile, ...] | None = None
     superseded: tuple[str, ...] = ()
-    only: frozenset[TableName] | None = None
+    only: frozenset[Portion] | None = None
 
     @property
     def parts(self) -> list[ChunkWork]:
@@ -138,9 +141,14 @@ class ChunkWork:
         """Whether nothing is read: the chunk only takes the run's fence."""
         return self.only is not None and not self.only
 
-    def stays(self, part: DataFile | RowsErased) -> bool:
-        """Return whether a file, or what is known of a table, stays as it is."""
-        return self.only is not None and TableName(part.schema, part.table) not in self.only
+    def stays(self, known: DataFile | RowsErased | KeyRange) -> bool:
+        """Return whether a file, or what is known of a table or range, stays as it is."""
+        if self.only is None or TableName(known.schema, known.table) in self.only:
+            return False
+        ranges = [each for each in self.only if isinstance(each, KeyRange)]
+        if isinstance(known, DataFile):
+            return not any(known.attempt in each.attempts for each in ranges)
+        return known not in ranges
 
     def check_counts(self, files: Iterable[DataFile]) -> None:
         """Compare the rows that the chunk's tasks wrote with those that the database counted.
@@ -176,6 +184,7 @@ class Outcome(FileSums):
         hashed: Whether this run hashed all its files, as it wrote or read them.
         opened_at: When the first file may have been opened.
         receipt: Reference of the receipt, where one task read the whole chunk.
+        ranges: The ranges of divided tables.
     """
 
     chunk: int
@@ -187,6 +196,7 @@ class Outcome(FileSums):
     hashed: bool = True
     opened_at: datetime = field(default_factory=lambda: datetime.now(UTC), compare=False)
     receipt: ObjectRef | None = None
+    ranges: tuple[KeyRange, ...] = ()
 
     @property
     def counted(self) -> bool:
@@ -220,12 +230,13 @@ def run_task(task: Task) -> Iterator[Outcome]:
 def _run_work(task: Task, work: ChunkWork, database: Database) -> Outcome:
     opened_at, started = datetime.now(UTC), time.monotonic()
     files: list[DataFile] = []
+    ranges: list[KeyRange] = []
     try:
         with reporter().work(work.chunk, database.interrupt):
             for scan in chain.from_iterable(work.scans):
                 refused = isinstance(scan.rows, TimelessRows) and not work.timeless_allowed
                 with database.scan(scan) as batches:
-                    files += write_table(
+                    written = write_table(
                         task.store,
                         task.provenance,
                         work.chunk,
@@ -234,7 +245,10 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> Outcome:
                         _refuse_rows(scan.table, batches) if refused else batches,
                         task.max_file_size,
                     )
-        outcome = Outcome(work.chunk, "read", tuple(files), opened_at=opened_at)
+                files += written
+                if each := written_range(scan, written):
+                    ranges.append(each)
+        outcome = Outcome(work.chunk, "read", tuple(files), opened_at=opened_at, ranges=joined(ranges))
         if work.whole:
             work.check_counts(files)
             receipt = task.provenance.receipt(outcome, work.superseded)

@@ -24,6 +24,7 @@ from snapshot_assets_tests.catalog.tags import NOW, wait_for_clock
 GRACE = timedelta(microseconds=HEADER.grace)
 WRITTEN = (
     "SHA256SUMS",
+    "comparison/20261124T024454Z-unfinished-01234567.json",
     "data/0/chunk-01234567.json",
     "data/12/main.m-01234567-0000.parquet",
     "savepoint/savepoint-1-01234567",

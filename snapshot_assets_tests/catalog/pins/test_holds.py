@@ -399,6 +399,7 @@ DELETING = {
     "catalog/replication/objects.py": "for replicate.py, while the marker of the replica stays",
     "catalog/replication/promote.py": "the marker of a replica",
     "catalog/replication/replicate.py": "in a replica, what neither its head, which has the hold, nor the source needs",
+    "catalog/verify/comparisons.py": "the record of an unfinished comparison, after that of the finished one",
     "storage/create.py": "its own probe",
 }
 """The modules that delete objects, and which ones; operations commit first, and a hold refuses the commit."""
