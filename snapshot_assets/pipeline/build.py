@@ -40,6 +40,7 @@ from snapshot_assets.pipeline.assets.replicas import replica_asset
 from snapshot_assets.pipeline.assets.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.assets.tables import database_spec, names_of, table_specs
 from snapshot_assets.pipeline.assets.tags import show_tags, tag_asset, tag_job, tag_sensor
+from snapshot_assets.pipeline.automation.comparison import equality_checks, lateness_check
 from snapshot_assets.pipeline.automation.exports import (
     ExportConfig,
     ManifestConfig,
@@ -175,7 +176,12 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     configuration.target_kind(plan, "scratch")
     if plan.source_asset and dg.AssetKey(plan.source_asset) in {asset_key(plan, name) for name in _OWN_NAMES}:
         raise PlanError(f"plan {plan.name!r}: {plan.source} is an asset of the plan itself; name the asset of your own")
-    jobs = plan_jobs(plan, spark_key)
+    comparable = not (plan.source_asset or plan.schema_only) and configuration.kind(plan.source) != "spark"
+    if plan.dagster.compare_cron and not comparable:
+        raise PlanError(
+            f"plan {plan.name!r}: {plan.source} is a Spark catalog, which cannot be compared; remove compare_cron"
+        )
+    jobs = plan_jobs(plan, spark_key, comparable=comparable)
     schedules = plan_schedules(plan, jobs)
     tagging = [tag_job(plan)] if plan.retention.tag else []
     restoring = [restore_job(plan)] if plan.target else []
@@ -191,6 +197,10 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
         if plan.replicate_to:
             assets.append(replica_asset(plan))
             checks.append(replica_check(plan))
+        if comparable:
+            checks += equality_checks(plan, spark_key)
+        if plan.dagster.compare_cron:
+            checks.append(lateness_check(plan))
         if plan.target and not plan.schema_only:
             checks += row_counts_checks(plan, spark_key)
         exporting = []

@@ -136,6 +136,10 @@ class DagsterFields(BaseModel):
         description="What that verification reads. `quick`: existence and size of the newest state's objects. `sample`:"
         " up to 1 GiB of its files, too, another part each day. `full`: all of all readable revisions.",
     )
+    compare_cron: Annotated[str | None, _NOT_OF_QUERIES] = Field(
+        None,
+        description="When all rows are compared with the source, UTC, as `snapshots compare` does; by default never.",
+    )
     drill_cron: str | None = Field(
         None, description="When a plan with `scratch` has its restore drill, UTC; by default on the 1st of each month."
     )
@@ -162,7 +166,7 @@ class DagsterFields(BaseModel):
         description="Age of the newest seal at which `manifest`, or the `copy` of a query, is stale; by default never.",
     )
 
-    @field_validator("export_cron", "verify_cron", "drill_cron")
+    @field_validator("export_cron", "verify_cron", "compare_cron", "drill_cron")
     @classmethod
     def _is_cron(cls, text: str | None) -> str | None:
         if text is None:

@@ -309,6 +309,9 @@ def _has_what_it_acts_on(dagster: DagsterFields, info: ValidationInfo) -> None:
         raise ValueError(f"restore_on: {dagster.restore_on} is what a restore makes; write sealed, or another asset")
     if dagster.drill_cron is not None and fields.get("scratch") is None:
         raise ValueError("drill_cron needs a scratch database, for a drill; write scratch, or remove it")
+    if dagster.compare_cron is not None and (fields.get("schema_only") or is_asset(fields.get("source"))):
+        what = "a snapshot without rows" if fields.get("schema_only") else "an asset, whose rows cannot be read again"
+        raise ValueError(f"compare_cron has no effect on {what}; remove it")
     if (query := fields.get("query")) is not None:
         dagster.check_for_query(scheduled=is_windowed(query) and not changes_with_time(fields.get("to", "")))
     if dagster.automation and (late := fields.get("late_windows")):

@@ -204,7 +204,7 @@ def _everything() -> dg.Definitions:
         start_time="2025-01-01T00:00:00Z",
         tables=["public.orders", "public.customers"],
         retention={"keep_for": "30d", "tag": {}, "savepoint": {}},
-        dagster={"restore_on": "sealed", "automation": True},
+        dagster={"restore_on": "sealed", "automation": True, "compare_cron": "0 5 * * 0"},
     )
     copied = Plan(
         name="report",
@@ -239,9 +239,9 @@ def assets_page() -> str:
         (
             "# Assets, checks, jobs, schedules and sensors\n",
             "What a plan is in Dagster. Here the plan `shop` is continuous, lists the tables `public.customers` and"
-            "\n`public.orders`, and has a target, a scratch database, rules of retention, `replicate_to` and"
-            " `automation`; the plan\n`report` is of kind `query`, with windows. A plan without these fields has"
-            " fewer.\n",
+            "\n`public.orders`, and has a target, a scratch database, rules of retention, `replicate_to`,"
+            " `automation`\nand `compare_cron`; the plan `report` is of kind `query`, with windows. A plan without"
+            " these fields has fewer.\n",
             "## Assets\n",
             table(("asset", "partitions", "what"), assets),
             "## Checks\n",

@@ -60,8 +60,8 @@ def test_the_sensor_says_what_holds_a_seal_and_a_replica_back(make_project: Make
     sensor = project.definitions().get_repository_def().get_sensor_def("demo_automation_sensor")
     assert sensor.description == (
         "Exports windows of demo that are missing. Seals the snapshot once all are there, unless a check of chunks or"
-        " untimed_tables failed when it last ran. Replicates each seal, unless a check of manifest failed when it last"
-        " ran. What failed runs again each hour."
+        " untimed_tables failed when it last ran; comparisons with the source do not count. Replicates each seal,"
+        " unless a check of manifest failed when it last ran. What failed runs again each hour."
     )
 
 

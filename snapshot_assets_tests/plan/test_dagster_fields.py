@@ -24,6 +24,7 @@ def plan(**fields: Any) -> Plan:
         ({"automation": True}, "automation has no effect with kind: query"),
         ({"table_assets": False}, "table_assets has no effect with kind: query"),
         ({"verify_cron": "0 4 * * *"}, "verify_cron has no effect with kind: query"),
+        ({"compare_cron": "0 4 * * *"}, "compare_cron has no effect with kind: query"),
         ({"verify_depth": "full"}, "verify_depth has no effect with kind: query"),
         ({"verify_sample": "5%"}, "verify_sample has no effect with kind: query"),
         ({"restore_on": "sealed"}, "restore_on needs a target"),
@@ -96,6 +97,15 @@ def test_a_share_needs_a_verification_of_samples(depth: str) -> None:
     ("fields", "message"),
     [
         ({"dagster": {"verify_cron": "daily"}}, "'daily' is no cron expression"),
+        ({"dagster": {"compare_cron": "weekly"}}, "'weekly' is no cron expression"),
+        (
+            {"schema_only": True, "dagster": {"compare_cron": "0 4 * * 0"}},
+            "no effect on a snapshot without rows; remove",
+        ),
+        (
+            {"source": "asset:reports/daily", "dagster": {"compare_cron": "0 4 * * 0"}},
+            "cannot be read again; remove it",
+        ),
         ({"dagster": {"restore_on": "sealed"}}, "restore_on needs a target"),
         ({"target": "copy", "dagster": {"restore_on": "a b"}}, "'a b' is no key of an asset; write sealed"),
         ({"scratch": "copy", "dagster": {"drill_cron": "monthly"}}, "'monthly' is no cron expression"),

@@ -15,7 +15,7 @@ only if its files have a row that the source lacks, else unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -133,16 +133,20 @@ class Choice:
         tables: The tables; empty for all.
         range: Only the windows that overlap it, and no rows without a time.
         rotation: Only the parts that are due today.
+        only: Only these chunks; None for all.
     """
 
     tables: Sequence[TableName] = ()
     range: TimeRange | None = None
     rotation: Rotation | None = None
     at: Callable[[State], int] | None = None
+    only: Collection[int] | None = None
 
     def __str__(self) -> str:
         chosen = ["tables " + ", ".join(sorted(map(table_text, self.tables)))] if self.tables else []
         chosen += [f"range {time_text(self.range.start)}/{time_text(self.range.end)}"] if self.range else []
+        if self.only is not None:
+            chosen.append(f"{counted(len(self.only), 'chunk')} from {min(self.only, default=0)} on")
         return "; ".join([*chosen, *([f"a sample, 1 of {self.rotation.days}"] if self.rotation else [])])
 
     def state(self, newest: State) -> State:
@@ -155,7 +159,7 @@ class Choice:
 
     def chunks(self, state: State) -> Iterator[int]:
         """Yield the completed chunks that are compared."""
-        for chunk in filter(state.completed, sorted(state.chunks)):
+        for chunk in filter(state.completed, sorted(state.chunks if self.only is None else self.only)):
             if self.range is None:
                 yield chunk
             elif chunk != UNTIMED_CHUNK:

@@ -4,12 +4,10 @@ Checks only report: the manifest verifies the snapshot itself.
 """
 
 # Dagster reads the annotations of checks, so they must not be postponed here.
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from operator import attrgetter, itemgetter
-from typing import Any
 
 import dagster as dg
 
@@ -130,7 +128,6 @@ def record_chunks(context: StepContext, plan: Plan, state: State, report: Report
             of_asset = (chunk == UNTIMED_CHUNK) == (asset == "untimed_tables") and state.completed(chunk)
             if of_asset and (faults or not (chunk in unread or key in passing)):
                 results.append(CheckResult(key, not faults, fault_metadata(faults), REPAIR if faults else whole))
-        results.sort(key=attrgetter("passed"), reverse=True)  # the overview of a check shows its newest result
         events = check_events(context.instance, check, results)
         shown |= {event.partition for event in events if event.target_materialization_data or not event.passed}
         store_results(context, (event for event in events if event.partition in shown))
@@ -206,11 +203,8 @@ def remedy(plan: Plan, faults: Sequence[Fault]) -> str | None:
     return f"Materialise again what is damaged: {which}. A run exports damaged chunks again."
 
 
-Judge = Callable[
-    [dg.AssetCheckExecutionContext, Plan, Sequence[int] | None],
-    Iterable[tuple[int, bool, Mapping[str, Any], str | None]],
-]
-"""Returns for each chunk whether it passes, its metadata, and what to do; without chunks, for each window's."""
+Judge = Callable[[dg.AssetCheckExecutionContext, Plan, Sequence[int] | None], Iterable[CheckResult]]
+"""Returns the result of each chunk, without chunks of each window; by default it is described as the check is."""
 
 _OF_MANIFEST = {
     CHECKSUM: "The snapshot has the seal's checksum, and its documents theirs.",
@@ -312,7 +306,7 @@ def chunk_check(
     description: str,
     judge: Judge,
     *resources: str,
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+    pool: str | None = None,
 ) -> dg.AssetChecksDefinition:
     """Return a check that judges chunks by themselves: of each partition, or of chunk 0 for other assets.
 
@@ -327,28 +321,29 @@ def chunk_check(
         description=description,
         partitions_def=partitions_of(plan) if partitioned else None,
         required_resource_keys={SNAPSHOTS, *resources},
+        pool=pool,
     )
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
         # One evaluation per key: an AssetCheckResult loses its partition in a range run.
         with showing_failures():
             chunks = chunks_of_run(context, plan) if partitioned else [UNTIMED_CHUNK]
-            # Failed ones last: the overview of the check shows its newest result.
-            judged = sorted(judge(context, plan, chunks), key=itemgetter(1), reverse=True)
-            results = [
-                CheckResult(
-                    key_of_chunk(plan, chunk) if partitioned else None, passed, facts, text or description, severity
-                )
-                for chunk, passed, facts, text in judged
-            ]
+            judged = judge(context, plan, chunks)
+            results = [replace(each, description=each.description or description) for each in judged]
             yield from check_events(context.instance, key, results)
         yield dg.Output(None)
 
     return check
 
 
+def not_exported(plan: Plan, chunk: int) -> CheckResult:
+    """Return the result of a check that compares a chunk with the source, for one that is not completed."""
+    text = "It is not exported. Materialise it, or run the export job."
+    return CheckResult(key_of_chunk(plan, chunk), False, {}, text, dg.AssetCheckSeverity.WARN)
+
+
 def _judge_files(
     context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
-) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
+) -> Iterator[CheckResult]:
     """Judge chunks by `file_checksums`; the files of all are listed and hashed together."""
     store, state = _read(context, plan)
     if chunks is None:
@@ -359,7 +354,7 @@ def _judge_files(
             faults = [*damaged.get(chunk, ()), *check_chunk_checksum(state, chunk)]
         else:
             faults = [Fault(FaultKind.COVERAGE, f"data/{chunk}", f"Chunk {chunk} is not completed.", chunk)]
-        yield chunk, not faults, fault_metadata(faults), REPAIR if faults else None
+        yield CheckResult(key_of_chunk(plan, chunk), not faults, fault_metadata(faults), REPAIR if faults else None)
 
 
 def _read(context: dg.AssetCheckExecutionContext, plan: Plan) -> tuple[ObjectStore, State]:

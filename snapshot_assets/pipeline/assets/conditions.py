@@ -7,8 +7,22 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.pipeline.dagster.partitions import HOURLY, asset_key, closing_cron, exported_assets, sensor_status
+from snapshot_assets.pipeline.dagster.partitions import (
+    HOURLY,
+    asset_key,
+    chunk_assets,
+    closing_cron,
+    exported_assets,
+    sensor_status,
+)
 from snapshot_assets.plan.plan import Plan
+
+EQUAL, IN_TIME = "equals_source", "compared_in_time"
+
+
+def equality_check(plan: Plan, asset: str) -> dg.AssetCheckKey:
+    """Return the key of the check `equals_source` of one of a plan's `chunk_assets`."""
+    return dg.AssetCheckKey(asset_key(plan, asset), EQUAL)
 
 
 def when_missing(plan: Plan) -> dict[str, Any]:
@@ -48,11 +62,14 @@ def when_updated(plan: Plan) -> dict[str, Any]:
     """Return the settings of an asset that Dagster materializes once all upstream partitions are there and newer.
 
     It waits while the newest result of any check of an upstream partition is that it failed:
-    `all_deps_blocking_checks_passed` would be content with one partition whose checks passed. What failed is requested
-    again each hour.
+    `all_deps_blocking_checks_passed` would be content with one partition whose checks passed. Comparisons
+    with the source do not count: a seal is of the rows as they were exported. What failed is requested again each hour.
     """
     condition = dg.AutomationCondition
-    damaged = condition.any_deps_match(condition.any_checks_match(condition.check_failed()))
+    comparing = [dg.AssetCheckKey(asset_key(plan, "manifest"), IN_TIME)]
+    comparing += [equality_check(plan, asset) for asset in chunk_assets(plan)]
+    failed = condition.any_checks_match(condition.check_failed()).ignore(dg.AssetSelection.checks(*comparing))
+    damaged = condition.any_deps_match(failed)
     updated: Any = condition.newly_missing() | condition.any_deps_updated()
     due = updated.since_last_handled() | (condition.execution_failed() & _again())
     ready = ~condition.any_deps_missing() & ~condition.any_deps_in_progress() & ~damaged
@@ -86,7 +103,7 @@ def automation_sensor(plan: Plan) -> dg.AutomationConditionSensorDefinition:
     else:
         does = (
             f"Exports windows of {plan.name} that are missing. Seals the snapshot once all are there, unless a check of"
-            " chunks or untimed_tables failed when it last ran."
+            " chunks or untimed_tables failed when it last ran; comparisons with the source do not count."
         )
     copies = " Replicates each seal, unless a check of manifest failed when it last ran." if plan.replicate_to else ""
     return dg.AutomationConditionSensorDefinition(

@@ -1,14 +1,14 @@
 """The check `current`, of plans that follow their source: whether its rows are still those that were exported."""
 
 # Dagster reads the annotations of checks, so they must not be postponed here.
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
-from snapshot_assets.pipeline.assets.checks import chunk_check
+from snapshot_assets.pipeline.assets.checks import chunk_check, not_exported
 from snapshot_assets.pipeline.dagster.dagster_internals import (
     CheckResult,
     Context,
@@ -38,16 +38,12 @@ _EXPORTED = "The rows had changed in the source, and the run exported them again
 
 def current_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:
     """Return the check `current` of each of the plan's `chunk_assets`, for a plan that follows its source."""
-    warn = dg.AssetCheckSeverity.WARN
-    return [
-        chunk_check(plan, asset, CURRENT, _CHECK, _judge_current, spark_key, severity=warn)
-        for asset in chunk_assets(plan)
-    ]
+    return [chunk_check(plan, asset, CURRENT, _CHECK, _judge_current, spark_key) for asset in chunk_assets(plan)]
 
 
 def _judge_current(
     context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
-) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
+) -> Iterator[CheckResult]:
     """Look for changes in chunks, and judge them; nothing is written."""
     from snapshot_assets.engine.export.changes import chunks_to_look_at, find_changes
 
@@ -60,11 +56,12 @@ def _judge_current(
             changes = find_changes(opened, chunks, snapshots.stage)
     context.log.info(f"{changes}.")
     for chunk in chunks:
-        changed = [part for part in changes.changed if part.chunk == chunk]
+        changed, partition = [part for part in changes.changed if part.chunk == chunk], key_of_chunk(plan, chunk)
         if state.completed(chunk):
-            yield chunk, not changed, _differing(plan, changed), _EXPORT_AGAIN if changed else None
+            text = _EXPORT_AGAIN if changed else None
+            yield CheckResult(partition, not changed, _differing(plan, changed), text, dg.AssetCheckSeverity.WARN)
         else:
-            yield chunk, False, {}, "It is not exported. Materialise it, or run the export job."
+            yield not_exported(plan, chunk)
 
 
 def record_changes(context: Context, key: dg.AssetKey, plan: Plan, changes: "Changes", exported: Set[int]) -> None:
@@ -91,7 +88,6 @@ def record_changes(context: Context, key: dg.AssetKey, plan: Plan, changes: "Cha
             facts = _differing(plan, changed)
             results.append(CheckResult(partition, passed, facts, text, dg.AssetCheckSeverity.WARN))
     if plan.late_windows == "changed":  # else there is no such check
-        results.sort(key=lambda result: result.passed, reverse=True)  # the overview of a check shows its newest result
         store_results(context, check_events(instance, check, results))
     store_events(context, [dg.AssetObservation(key, metadata=_metadata(plan, changes, exported))])
 
@@ -112,14 +108,16 @@ def _metadata(plan: Plan, changes: "Changes", exported: Set[int]) -> dict[str, A
 
 def _differing(plan: Plan, parts: Sequence["Part"]) -> dict[str, Any]:
     """Return the metadata of tables whose rows changed; nothing if there is none."""
-    rows = (
-        {
-            "window": key_of_chunk(plan, part.chunk) or "untimed",
-            "table": table_text(part.table),
-            "reason": part.answer.reason,
-            "exported_rows": part.exported,
-            "rows_now": "not counted" if part.answer.found is None else str(part.answer.found),
-        }
-        for part in parts
-    )
+    rows = (row_of(plan, part, part.answer.found, reason=part.answer.reason) for part in parts)
     return {"changes": first_rows(rows)} if parts else {}
+
+
+def row_of(plan: Plan, part: "Part", found: int | None, **told: str) -> dict[str, Any]:
+    """Return a part as the row of a table: where it is, what is told of it, and how many rows there were and are."""
+    counts = {"exported_rows": part.exported, "rows_now": "not counted" if found is None else str(found)}
+    return place_of(plan, part) | told | counts
+
+
+def place_of(plan: Plan, part: "Part") -> dict[str, Any]:
+    """Return where a part is, for a row of a table."""
+    return {"window": key_of_chunk(plan, part.chunk) or "untimed", "table": table_text(part.table)}

@@ -276,7 +276,7 @@ def row_counts_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefiniti
 
 def _judge_row_counts(
     context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
-) -> Iterator[tuple[int, bool, Mapping[str, Any], str | None]]:
+) -> Iterator[CheckResult]:
     """Count the target's rows of chunks, and judge them."""
     from snapshot_assets.engine.restore.row_counts import differences
 
@@ -291,11 +291,12 @@ def _judge_row_counts(
         found = differences(target, restore_plan, [chunk for chunk in chunks if chunk in known], snapshots.stage)
     for chunk in chunks:
         if chunk in known:
-            different = found[chunk]
-            yield chunk, not different, _differing(different), _RESTORE_AGAIN if different else None
+            different, partition = found[chunk], key_of_chunk(plan, chunk)
+            text = _RESTORE_AGAIN if different else None
+            yield CheckResult(partition, not different, _differing(different), text)
         else:
             lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
-            yield chunk, False, {"not_restored": lacking}, _RESTORE_AGAIN
+            yield CheckResult(key_of_chunk(plan, chunk), False, {"not_restored": lacking}, _RESTORE_AGAIN)
 
 
 def _differing(different: Mapping[TableName, tuple[int, int]]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.assets.tags import show_tags
+from snapshot_assets.pipeline.automation.comparison import compare_op
 from snapshot_assets.pipeline.automation.restores import drill_op
 from snapshot_assets.pipeline.automation.verification import verify_op
 from snapshot_assets.pipeline.dagster.failures import as_failure, joined, showing_failures
@@ -200,12 +201,15 @@ _DAILY, _VERIFY, _MONTHLY = time(2, 15), "30 3 * * *", "0 4 1 * *"
 _SUNDAY = 6
 
 
-def plan_jobs(plan: Plan, spark_key: str) -> list[dg.JobDefinition]:
-    """Return the jobs of a plan's location: maintenance, verify and, with `scratch`, restore_drill."""
+def plan_jobs(plan: Plan, spark_key: str, *, comparable: bool) -> list[dg.JobDefinition]:
+    """Return the jobs of a plan's location: maintenance, verify, compare if it can be, and, with `scratch`, a drill."""
     jobs = {
         "maintenance": (_maintenance_op(plan, spark_key), f"Maintains `{plan.to}`: {', '.join(_times(plan))}."),
         "verify": (verify_op(plan), f"Verifies `{plan.to}`; damage fails the run, and the checks of what has it."),
     }
+    if comparable:
+        compare = f"Compares all rows of `{plan.to}` with `{plan.source}`; damage fails the run and its check."
+        jobs["compare"] = (compare_op(plan, spark_key), compare)
     if plan.scratch:
         drill = f"Restores the newest tag of `{plan.to}` into a scratch database, compares all rows, and drops it."
         jobs["restore_drill"] = (drill_op(plan, spark_key), drill)
@@ -268,19 +272,20 @@ def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.Sche
     """Return a schedule for each of the jobs of a plan's location; see `DagsterFields.default_status`."""
     crons = {
         f"{plan.name}_verify": plan.dagster.verify_cron or _VERIFY,
+        f"{plan.name}_compare": plan.dagster.compare_cron,
         f"{plan.name}_restore_drill": plan.dagster.drill_cron or _MONTHLY,
     }
     schedules = [
         dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,
-            cron_schedule=crons[job.name],
+            cron_schedule=cron,
             execution_timezone="UTC",
             default_status=schedule_status(plan),
             description=job.description,
         )
         for job in jobs
-        if job.name in crons
+        if (cron := crons.get(job.name))
     ]
     return [_maintenance_schedule(plan), *schedules]
 

@@ -18,8 +18,10 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import REPLICA, is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
 from snapshot_assets.pipeline.assets.checks import INTACT, record_report, remedy, suspected_files
+from snapshot_assets.pipeline.assets.conditions import IN_TIME
 from snapshot_assets.pipeline.assets.replicas import replica_store
 from snapshot_assets.pipeline.assets.tags import show_tags
+from snapshot_assets.pipeline.automation.comparison import judge_lateness
 from snapshot_assets.pipeline.dagster.dagster_internals import CheckResult, check_events, store_results
 from snapshot_assets.pipeline.dagster.failures import joined, showing_failures
 from snapshot_assets.pipeline.dagster.metadata import fault_metadata, with_sizes
@@ -125,6 +127,11 @@ def _verify_location(
         report = _report(store, state, depth, rotation, suspected)
         record_verification(store, report, datetime.now(UTC))
     record_report(context, plan, state, report, _WHOLE)
+    if plan.dagster.compare_cron:
+        check = dg.AssetCheckKey(asset_key(plan, "manifest"), IN_TIME)
+        store_results(
+            context, check_events(context.instance, check, [CheckResult(None, **judge_lateness(plan, store))])
+        )
     show_tags(context, plan, state, store.uri)
     work = unsealed_work(state)
     age: dict[str, Any] = {"sealed": state.sealed, "missing_windows": work.chunks}

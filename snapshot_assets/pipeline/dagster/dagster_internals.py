@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -27,6 +28,9 @@ from dagster._core.events import DagsterEvent, DagsterEventBatchMetadata
 # Events that an IO manager stores lack what their asset was made from. Way out: leave it out, and show it as unsynced.
 from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin  # see the repository name
+
+# Freshness policies are of assets only, and a comparison materializes none. Way out: those of checks.
+from dagster._utils.schedules import get_latest_completed_cron_tick
 
 _FETCHED = 1000
 """Records that are fetched at once; Dagster refuses to fetch more than 10,000."""
@@ -148,7 +152,8 @@ def check_events(
 ) -> list[dg.AssetCheckEvaluation]:
     """Return the events of a check's results, each about the newest materialization, by queries of all at once.
 
-    Without its materialization, Dagster does not treat a partition's result as current, and the UI does not show it.
+    The worst are last, because the overview of a check shows its newest result. Without its materialization, Dagster
+    does not treat a partition's result as current, and the UI does not show it.
     """
     partitions = {result.partition for result in results}
     keys = {partition for partition in partitions if partition is not None}
@@ -179,7 +184,7 @@ def check_events(
             severity=result.severity,
             target_materialization_data=targets.get(result.partition),
         )
-        for result in results
+        for result in sorted(results, key=lambda each: (each.passed, each.severity.value), reverse=True)
     ]
 
 
@@ -208,7 +213,12 @@ def _ended(info: Any) -> str:
     return "" if info.latest_execution_status is None else str(info.latest_execution_status.value)
 
 
-def runs_asset(context: dg.AssetExecutionContext, key: dg.AssetKey) -> bool:
+def last_tick(cron: str, before: datetime) -> datetime:
+    """Return when a cron schedule in UTC ticked last before an instant."""
+    return get_latest_completed_cron_tick(cron, before, "UTC")
+
+
+def runs_asset(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey) -> bool:
     """Return whether the run of a step materializes an asset, too."""
     return key in context.job_def.asset_layer.selected_asset_keys
 
