@@ -76,11 +76,17 @@ def test_partitions_are_current_until_what_they_were_made_from_has_another_versi
 
 def test_what_dagster_has_no_versions_of_is_unknown(project: Project, spark: SparkSession) -> None:
     frame, [key] = spark.createDataFrame([(1,)], "n int"), project.keys[:1]
-    for deps, lacking in (([], "demo/delays"), ([SEEN], "seen")):
-        add_asset(project, lambda keys: dict.fromkeys(keys, frame), deps=deps)
-        run(project, project.key("delays"), keys=[key], config={"delays": {"replace": True}})
-        assert judged(project, [key]) == {key: UNKNOWN}
-        assert project.check_metadata("delays", "current", key)["unknown"] == [lacking]
+    add_asset(project, lambda keys: dict.fromkeys(keys, frame), deps=[SEEN])
+    run(project, project.key("delays"), keys=[key])
+    assert judged(project, [key]) == {key: UNKNOWN}
+    assert project.check_metadata("delays", "current", key)["unknown"] == ["seen"]
+
+
+def test_an_asset_without_upstream_assets_has_no_result(project: Project, spark: SparkSession) -> None:
+    frame, [key] = spark.createDataFrame([(1,)], "n int"), project.keys[:1]
+    add_asset(project, lambda keys: dict.fromkeys(keys, frame))
+    run(project, project.key("delays"), keys=[key])
+    assert judged(project, [key]) == {}
 
 
 @pytest.mark.parametrize("event", [dg.AssetMaterialization, dg.AssetObservation])
