@@ -78,7 +78,7 @@ def checksum_of(state: State) -> str:
 def consistency_of(state: State) -> str:
     """Return `run` if all chunks read one database state, else `chunk`."""
     fences = [state.chunks[number].chunk.fence for number in state.files.chunks()]
-    same = all(fence and fence == fences[0] for fence in fences)
+    same = all("run" in fence and fence == fences[0] for fence in fences)
     return "run" if same else "chunk"
 
 

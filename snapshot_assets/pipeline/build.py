@@ -203,13 +203,12 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             checks.append(lateness_check(plan))
         if plan.target and not plan.schema_only:
             checks += row_counts_checks(plan, spark_key)
+        checks += current_checks(plan, spark_key)
         exporting = []
         if not plan.source_asset:
             assets.append(_schema(plan, spark_key))
             if not plan.schema_only:
                 assets += _chunk_assets(plan, spark_key)
-            if plan.late_windows == "changed":
-                checks += current_checks(plan, spark_key)
             specs.append(database_spec(plan, "source", configuration.kind(plan.source)))
             exporting = [export_job(plan)]
             schedules += export_schedules(plan, exporting[0])

@@ -306,7 +306,7 @@ class Reader:
         if "seal" in kinds:
             verified = fold(self.log[: state.seal.verified_revision])
             fences = [dict(c.fence) for i, c in verified.chunks.items() if verified.files_of(i)]
-            consistency = "run" if all(fence and fence == fences[0] for fence in fences) else "chunk"
+            consistency = "run" if all("run" in fence and fence == fences[0] for fence in fences) else "chunk"
             found = (state.seal.checksum, state.seal.consistency)
             self.same("seal", found, (verified.checksum(), consistency))
         if "seal" in kinds or (state.started and not state.once_sealed and not state.deleted):

@@ -1,5 +1,7 @@
 """A Spark catalog's tables exported as DataFrames, by the same run that exports databases."""
 
+import os
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -8,6 +10,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.engine.export.changes import find_changes
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.reading.read import load_frames
@@ -34,16 +37,17 @@ def shop(spark):
 
 
 def export_run(spark, tmp_path, **fields):
-    plan = Plan(
-        name="shop",
-        source="spark:spark_catalog.shop",
-        to=f"file://{tmp_path}/snapshots/shop",
-        start_time="2025-01-01T00:00:00Z",
-        end_time="2025-01-04T00:00:00Z",
-        **fields,
-    )
+    given = {
+        "name": "shop",
+        "source": "spark:spark_catalog.shop",
+        "to": f"file://{tmp_path}/snapshots/shop",
+        "start_time": "2025-01-01T00:00:00Z",
+        "end_time": "2025-01-04T00:00:00Z",
+    }
+    given |= fields
+    plan = Plan(**given)
     store = open_store(parse_location(plan.to))
-    address = DatabaseAddress("shop", "spark:spark_catalog.shop")
+    address = DatabaseAddress("shop", given["source"])
     return ExportRun(plan, address, store, SparkRunner(lambda: spark), "r1", session=lambda: spark)
 
 
@@ -109,3 +113,56 @@ def test_a_damaged_file_yields_no_row_when_it_is_loaded(spark, tmp_path):
     schema = run.committed_schema().table(name).arrow_schema()
     with pytest.raises(ChecksumMismatchError, match=file.path):
         next(read_batches(run.store, file, schema, verify=True))
+
+
+@pytest.fixture
+def followed(spark, tmp_path):
+    """A catalog with a partitioned table of three days, an untimed one and a view, and a run that exported them."""
+    spark.sql(f"CREATE DATABASE followed LOCATION '{tmp_path}/warehouse'")
+    spark.sql(
+        "CREATE TABLE followed.visits USING parquet PARTITIONED BY (day) AS SELECT id,"
+        " timestamp'2025-01-01T00:00:00Z' + make_interval(0, 0, 0, 0, id) AS at,"
+        " DATE '2025-01-01' + CAST(id / 24 AS INT) AS day FROM range(72)"
+    )
+    spark.sql("CREATE TABLE followed.colours USING csv AS SELECT 'red' AS name")
+    spark.sql("CREATE VIEW followed.seen AS SELECT id, at FROM followed.visits")
+    age(tmp_path)
+    tables = ["followed.visits", "followed.colours", "followed.seen"]
+    run = export_run(
+        spark, tmp_path, source="spark:spark_catalog.followed", tables=tables, time_columns={"followed.visits": "at"}
+    )
+    with run.open() as export:
+        list(export.export([0, 1, 2, 3]))
+        assert export.seal().seal.seal.consistency == "chunk"
+    yield run
+    spark.sql("DROP DATABASE followed CASCADE")
+
+
+def age(folder):
+    """Let all files be written long ago: files that are younger than two seconds prove nothing."""
+    for path in folder.rglob("*"):
+        os.utime(path, (1e9, 1e9))
+
+
+def changed_parts(run):
+    with run.look() as opened:
+        changes = find_changes(opened, [0, 1, 2, 3])
+    return [(part.chunk, part.table.table, part.answer.reason) for part in changes.changed], changes
+
+
+@pytest.mark.slow
+def test_tables_with_the_same_version_are_not_exported_again(spark, followed, tmp_path):
+    views = [(chunk, "seen", "Spark shows no version of the table") for chunk in (0, 1, 2, 3)]
+    found, changes = changed_parts(followed)
+    assert found == views
+    spark.sql("INSERT INTO followed.visits VALUES (99, timestamp'2025-01-02T01:30:00Z', DATE '2025-01-02')")
+    age(tmp_path / "warehouse")
+    found, changes = changed_parts(followed)
+    reason = "the table has another version"
+    assert [each for each in found if each not in views] == [(chunk, "visits", reason) for chunk in (0, 1, 2, 3)]
+    with followed.open() as export:
+        changes = find_changes(export, [0, 1, 2, 3])
+        only = list(export.commits(list(changes.only), replace_completed=True, only=changes.only))
+    assert sum(outcome.rows for outcomes in only for outcome in outcomes) == 2 * 73 + 1
+    assert verify(followed.store).faults == []
+    assert changed_parts(followed)[0] == views

@@ -210,3 +210,9 @@ def test_a_spark_catalog_as_target_or_scratch_is_refused_when_definitions_load(m
     refused = f"plan 'demo': {role} lake is a Spark catalog, into which nothing can be restored.*into-spark.md"
     with pytest.raises(UnknownSourceError, match=refused):
         project.definitions()
+
+
+def test_a_drill_in_another_kind_of_database_compares_values(copied: Make, postgresql_database: str) -> None:
+    facts = job(copied(scratch=postgresql_database), "demo_restore_drill", "demo_drill")
+    assert (facts["compared"], facts["tables_compared"], facts["rows_compared"]) == ("values", 2, sum(ROWS) + 2)
+    assert "columns_not_compared" not in facts

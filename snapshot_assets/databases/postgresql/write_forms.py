@@ -31,6 +31,7 @@ from snapshot_assets.databases.protocol.target import UnfitValues
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.relations import Carrier, Column, TableName
+from snapshot_assets.format.time_values import written_time
 
 # Types whose cast from text differs from their input function: regclass(text) refuses `-`, which means no class, and
 # before PostgreSQL 16 "char"(text) kept only the backslash of a byte in octal form.
@@ -182,24 +183,31 @@ def _json_texts(array: pa.Array) -> pa.Array:
     dates, times, `NaN`, hex digits for bytes. A map becomes a list of pairs, because its keys may have any type.
     """
     dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    kind = array.type
 
     def leaf(kind: pa.DataType) -> pa.DataType:  # Python's temporal and decimal types cannot hold all values
+        if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+            return pa.int32() if pa.types.is_date32(kind) else pa.int64()
         return pa.string() if pa.types.is_temporal(kind) or pa.types.is_decimal(kind) else kind
 
-    values = array.cast(with_leaves(array.type, leaf)).to_pylist()
-    return pa.array([None if value is None else dumps(_plain(value)) for value in values], pa.string())
+    values = array.cast(with_leaves(kind, leaf)).to_pylist()
+    return pa.array([None if value is None else dumps(_plain(value, kind)) for value in values], pa.string())
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, kind: pa.DataType) -> Any:
     match value:
+        case int() if pa.types.is_temporal(kind):
+            return written_time(value, kind)
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case bytes():
             return "\\x" + value.hex()
         case dict():
-            return {name: _plain(member) for name, member in value.items()}
-        case list() | tuple():
-            return [_plain(member) for member in value]
+            return {member.name: _plain(value[member.name], member.type) for member in kind}
+        case list() if pa.types.is_map(kind):
+            return [[_plain(key, kind.key_type), _plain(item, kind.item_type)] for key, item in value]
+        case list():
+            return [_plain(item, kind.value_type) for item in value]
     return value
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +26,7 @@ from snapshot_assets.databases.protocol.source import (
 from snapshot_assets.databases.protocol.time_column import TimedSource
 from snapshot_assets.databases.selection.columns import refuse_reserved
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_hidden
-from snapshot_assets.databases.selection.hidden import check_masks, hides, refuse_revealing_views
+from snapshot_assets.databases.selection.hidden import MASKS, check_masks, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.spark import catalog_path
@@ -33,6 +34,7 @@ from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.databases.spark.types import SparkTimeColumn
+from snapshot_assets.databases.spark.versions import read_version
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError, UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.names import rule_of
@@ -44,7 +46,7 @@ _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, 
 class SparkCatalogDatabase(TimedSource):
     """The tables of a catalog, or of a namespace of it. See `SchemaSource`.
 
-    No state is held: each scan reads the state of its time.
+    No state is held: each scan reads the state of its time. The versions of tables are read once, before all scans.
 
     Raises:
         DatabaseError: The session has another time zone.
@@ -61,6 +63,8 @@ class SparkCatalogDatabase(TimedSource):
         self._spark = spark
         self._path, self._namespace = catalog_path(address.uri)
         self._catalog = SparkRelations(spark, address.alias, self._path, self._namespace)
+        self._details: dict[TableName, Mapping[str, str]] = {}
+        self._versions: dict[TableName, str | None] = {}
 
     def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
@@ -149,15 +153,33 @@ class SparkCatalogDatabase(TimedSource):
         with translated(f"Spark catalog {self._alias!r}: reading the query"):
             return self._spark.sql(f"SELECT * FROM (\n{sql}\n)", bounds)
 
-    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
-        """Tell that nothing is known: the tables of a Spark catalog have no row versions that all formats share."""
-        return [Answer(Verdict.UNKNOWN, "the tables of a Spark catalog have no row versions", lasting=True)] * len(
-            parts
-        )
-
     def fence(self) -> dict[str, str]:
-        """Return the catalog and Spark's version; catalogs have no common identifier of their state."""
-        return {"spark_catalog": ".".join((self._path, *self._namespace)), "spark": self._spark.version}
+        """Return the versions of the extracted tables that have one, as one text: each chunk records it."""
+        versions = filter(None, map(self._version, self._details))
+        return {"versions": text} if (text := " ".join(sorted(versions))) else {}
+
+    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
+        """Tell that tables are unchanged that have the version of the export; of others nothing is known."""
+        return [self._answer(part) for part in parts]
+
+    def _answer(self, part: ExportedRows) -> Answer:
+        if part.table.options.get(MASKS):
+            return Answer(Verdict.UNKNOWN, "masks may read more than the row", lasting=True)
+        if (version := self._version(part.table.table_name)) is None:
+            return Answer(Verdict.UNKNOWN, "Spark shows no version of the table", lasting=True)
+        if version in part.fence.get("versions", "").split():
+            return Answer(Verdict.UNCHANGED)
+        return Answer(Verdict.UNKNOWN, "the table has another version")
+
+    def _version(self, name: TableName) -> str | None:
+        """Return the version that a table had when it was first asked for; None for a view, and if it has none."""
+        if name not in self._details or self._catalog.relations[name]:
+            return None
+        if name not in self._versions:
+            self._versions[name] = None
+            with suppress(SnapshotError), translated(f"Spark catalog {self._alias!r}: reading the version of {name}"):
+                self._versions[name] = read_version(self._spark, self._catalog.sql_name(name), self._details[name])
+        return self._versions[name]
 
     def close(self) -> None:
         """Do nothing: the session belongs to the caller."""
@@ -169,6 +191,7 @@ class SparkCatalogDatabase(TimedSource):
     def _table(self, name: TableName, selection: Selection, refusals: Refusals) -> Table:
         table = schema_table(name, self._catalog.schema(name), selection, refusals)
         details, uncarried = self._catalog.details(name)
+        self._details[name] = details
         options: dict[str, object] = {"provider": details["Provider"]} if "Provider" in details else {}
         if self._catalog.relations[name]:
             options = {"view": True}

@@ -92,21 +92,22 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
         stage: Takes how many parts were compared by value.
 
     Raises:
-        PlanError: The source is an asset: Dagster knows which of its partitions changed.
+        PlanError: The source is an asset, whose check `current` names the partitions that changed.
         SnapshotError: The source or the store cannot be read.
     """
     source = opened.source
     if source is None:
         raise PlanError(
-            "The rows come from a Dagster asset, so its partitions show what changed: materialise those of the windows."
+            "The rows come from a Dagster asset. Its check `current` names the partitions that were made from other"
+            " versions: materialise them with `replace: true`."
         )
     parts = answered(source.database, parts_of(opened, opened.catalog.state, chunks))
     unknown = [part for part in parts if part.answer.verdict is Verdict.UNKNOWN]
     if not unknown:
         return Changes(tuple(parts))
     if not source.held:  # a Spark catalog, which tasks cannot read by themselves: what is unknown is exported again
-        unproved = (replace(part, answer=replace(part.answer, verdict=Verdict.CHANGED)) for part in parts)
-        return Changes(tuple(unproved))
+        changed = {part.place: replace(part, answer=replace(part.answer, verdict=Verdict.CHANGED)) for part in unknown}
+        return Changes(tuple(changed.get(part.place, part) for part in parts))
     compared = {part.place: part for part in _compared(opened, unknown, stage)}
     every = tuple(compared.get(part.place, part) for part in parts)
     proved = frozenset(part.chunk for part in unknown if not part.answer.lasting)

@@ -170,7 +170,7 @@ class ExportRun:
                 require_table_assets(self.plan, schema)
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
-            fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
+            fence = ({"run": self.run_id} if source.held else {}) | source.database.fence()
             if extend and not self.plan.schema_only and (self.force or not before.has_snapshot):
                 self.runner.ready()  # resumed, its first task says the same, if there is one
             catalog = self._writable_catalog()

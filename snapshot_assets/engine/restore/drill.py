@@ -6,11 +6,13 @@ see `row_sums` for which values are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import open_database
@@ -21,10 +23,11 @@ from snapshot_assets.engine.progress import Progress
 from snapshot_assets.engine.reports import reporter
 from snapshot_assets.engine.restore.files import as_carried, changed_carriers
 from snapshot_assets.engine.restore.loader import Task, batches_of, errors_naming, stored_schema
+from snapshot_assets.engine.restore.read_back import decoder, read_back, tables_of
 from snapshot_assets.engine.restore.row_counts import TableRows, rows_of_chunk
 from snapshot_assets.engine.restore.target import IMPORT
 from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import Carrier, Table, TableName
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 
@@ -40,7 +43,8 @@ class ComparedRows:
     Attributes:
         expected: Rows in the snapshot.
         found: Rows in the target.
-        equal: Whether these are the same rows, each equally often.
+        equal: Whether these are the same rows, each equally often, in the columns that were compared.
+        uncompared: Columns whose values were not compared.
         error: Why they could not be compared.
     """
 
@@ -49,62 +53,96 @@ class ComparedRows:
     expected: int = 0
     found: int = 0
     equal: bool = False
+    uncompared: tuple[str, ...] = ()
     error: SnapshotError | None = None
 
 
-def compare(run: RestoreRun) -> Iterator[ComparedRows]:
-    """Compare the rows of a target with those of the snapshot; yields each table of each chunk.
+@dataclass(frozen=True)
+class _Work:
+    """Rows to compare.
 
-    A target of the snapshot's own kind is compared by value. Another kind holds values in other types, so only its rows
-    are counted; so are those of a chunk whose files carry a column in several ways. Rows that other programs wrote to
-    the target count as different. Tables that could not be made are left out.
+    Attributes:
+        rows: The rows, of the table as the files carry it.
+        made: The table as the target is read.
+        mixed: Columns that some files carry as text and others do not.
+    """
+
+    rows: TableRows
+    made: Table
+    mixed: frozenset[str] = frozenset()
+
+
+def compare(run: RestoreRun) -> Iterator[ComparedRows]:
+    """Compare the rows of a target with those of the snapshot by value; yields each table of each chunk.
+
+    A target of another kind is read by its own documents, in the types of the files; see `read_back`. Columns that
+    cannot be read so are named in the result, and so are those that files of one chunk carry in several ways. Rows that
+    other programs wrote to the target count as different. Tables that could not be made are left out.
     """
     plan = run.current()
-    by_value: list[TableRows] = []
-    by_number: list[TableRows] = []
-    every = [rows for chunk in plan.chunks for rows in rows_of_chunk(plan, chunk.chunk)]
-    for rows in (each for each in every if each.name not in plan.absent):
-        files = rows.files if plan.same_kind else ()
-        changes = [changed_carriers(plan.source.documents, file) for file in files] or [{}]
-        if plan.same_kind and all(change == changes[0] for change in changes):
-            by_value.append(rows._replace(table=as_carried(rows.table, changes[0])))
-        else:
-            by_number.append(rows)
-    jobs = shared_jobs(by_value, lambda each: sum(file.file.bytes for file in each.files))
+    every = [rows for chunk in plan.chunks for rows in rows_of_chunk(plan, chunk.chunk) if rows.name not in plan.absent]
+    own = {} if plan.same_kind else tables_of(run.address, {rows.name for rows in every})
+    jobs = shared_jobs([_work(plan, rows, own) for rows in every], lambda each: _bytes(each.rows))
     try:
         yield from run.runner.map(_compare_rows, [Task(run.address, run.store, tuple(job)) for job in jobs])
     except BaseException:
         run.runner.interrupt()
         raise
-    with run.target() as target:
-        for rows in by_number:
-            found = target.counts([(rows.table, rows.rows)])[0]
-            yield ComparedRows(rows.chunk, rows.name, rows.expected, found, rows.expected == found)
 
 
-def _compare_rows(task: Task[TableRows]) -> Iterator[ComparedRows]:
+def _bytes(rows: TableRows) -> int:
+    return sum(each.file.bytes for each in rows.files)
+
+
+def _work(plan: RestorePlan, rows: TableRows, own: Mapping[TableName, Table]) -> _Work:
+    """Return how to compare rows; `own` has the documents of a target of another kind."""
+    if not plan.same_kind:
+        read = {column.name: column for column in own[rows.name].columns}
+        columns = tuple(read.get(column.name, column) for column in rows.table.columns)
+        update = {"columns": columns, "time_index": rows.table.time_index}
+        return _Work(rows, own[rows.name].model_copy(update=update))
+    every = [changed_carriers(plan.source.documents, file) for file in rows.files]
+    mixed = {name for changed in every for name in changed if not all(name in other for other in every)}
+    # Text holds all values of a column that is read although it is not compared.
+    carried = {
+        name: column
+        for changed in every
+        for name, column in changed.items()
+        if name not in mixed or column.carrier is Carrier.TEXT
+    }
+    table = as_carried(rows.table, carried)
+    return _Work(rows._replace(table=table), table, frozenset(mixed))
+
+
+def _compare_rows(task: Task[_Work]) -> Iterator[ComparedRows]:
     """Compare rows in the target with those in the snapshot's files, one table of a chunk after the other."""
     try:
         database = open_database(task.address)
     except SnapshotError as error:
-        yield from (ComparedRows(work.chunk, work.name, error=error) for work in task.works)
+        yield from (ComparedRows(work.rows.chunk, work.rows.name, error=error) for work in task.works)
         return
     with closing(database):
         for work in task.works:
             yield _compare(task.store, work, database)
 
 
-def _compare(store: ObjectStore, work: TableRows, database: Database) -> ComparedRows:
+def _compare(store: ObjectStore, work: _Work, database: Database) -> ComparedRows:
+    rows = work.rows
     try:
-        with reporter().work(work.chunk, database.interrupt), errors_naming(str(work.name)):
-            schema = stored_schema(work.table)
-            restored = (batch for file in work.files for batch in batches_of(store, file, work.table, schema))
+        with reporter().work(rows.chunk, database.interrupt), errors_naming(str(rows.name)):
+            stored = stored_schema(rows.table)
+            decoders = {each.name: decoder(work.made.column(each.name), each.type) for each in stored}
+            chosen = {name: decode for name, decode in decoders.items() if decode and name not in work.mixed}
+            schema = pa.schema([field for field in stored if field.name in chosen])
+            restored = (batch for file in rows.files for batch in batches_of(store, file, rows.table, schema))
             expected = row_sums(schema, reporter().counted(restored))
-            with database.scan(Scan(work.table, work.rows)) as batches:
-                found = row_sums(schema, (batch.select(schema.names) for batch in batches))
-        return ComparedRows(work.chunk, work.name, expected.rows, found.rows, expected == found)
+            unlike: set[str] = set()
+            with database.scan(Scan(work.made, rows.rows)) as batches:
+                found = row_sums(schema, (read_back(batch, schema, chosen, unlike) for batch in batches))
+        equal, left = expected == found and not unlike, tuple(name for name in stored.names if name not in chosen)
+        return ComparedRows(rows.chunk, rows.name, expected.rows, found.rows, equal, left)
     except SnapshotError as error:
-        return ComparedRows(work.chunk, work.name, error=error)
+        return ComparedRows(rows.chunk, rows.name, error=error)
 
 
 Counting = Callable[[str, int], AbstractContextManager[Progress]]

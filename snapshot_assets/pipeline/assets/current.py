@@ -1,4 +1,8 @@
-"""The check `current`, of plans that follow their source: whether its rows are still those that were exported."""
+"""The check `current`: whether the rows in the source are still those that were exported.
+
+Plans that follow a database look for changes there. Of an asset as the source, Dagster knows the versions of what it
+was made from.
+"""
 
 # Dagster reads the annotations of checks, so they must not be postponed here.
 from collections.abc import Iterator, Sequence, Set
@@ -6,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.pipeline.assets.checks import chunk_check, not_exported
 from snapshot_assets.pipeline.dagster.dagster_internals import (
     CheckResult,
     Context,
+    changed_inputs,
     check_events,
     instance_of,
     passing_partitions,
@@ -19,7 +26,7 @@ from snapshot_assets.pipeline.dagster.dagster_internals import (
     store_results,
 )
 from snapshot_assets.pipeline.dagster.metadata import first_rows, with_sizes
-from snapshot_assets.pipeline.dagster.partitions import chunk_assets, key_of_chunk
+from snapshot_assets.pipeline.dagster.partitions import asset_key, chunk_assets, key_of_chunk
 from snapshot_assets.pipeline.dagster.resources import snapshots_of
 from snapshot_assets.plan.plan import Plan
 
@@ -36,9 +43,56 @@ _UNCHANGED = "The run looked for changes in the source, and found none."
 _EXPORTED = "The rows had changed in the source, and the run exported them again."
 
 
+_CHECK_OF_ASSET = "What each partition was made from has the same versions in Dagster as when it was exported."
+_MAKE_AGAIN = "It was made from other versions. Materialise the partition with `replace: true`."
+_UNKNOWN = "Dagster has no record of what the exported rows were made from."
+
+
 def current_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:
-    """Return the check `current` of each of the plan's `chunk_assets`, for a plan that follows its source."""
+    """Return the check `current` of the plan's `chunk_assets`, if it follows its source, or that is an asset."""
+    if plan.source_asset:
+        return [chunk_check(plan, "chunks", CURRENT, _CHECK_OF_ASSET, _judge_inputs)]
+    if plan.late_windows != "changed":
+        return []
     return [chunk_check(plan, asset, CURRENT, _CHECK, _judge_current, spark_key) for asset in chunk_assets(plan)]
+
+
+def _judge_inputs(
+    context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
+) -> Iterator[CheckResult]:
+    """Judge partitions of the asset that is the source, by the versions of what they were made from.
+
+    Of an asset without upstream assets, Dagster knows none: there is no result.
+    """
+    state = Catalog.open(snapshots_of(context).store(plan.name)).require_snapshot()
+    if chunks is None:
+        chunks = [chunk for chunk in state.expected_chunks() if state.completed(chunk)]
+    keys = [str(key_of_chunk(plan, chunk)) for chunk in chunks]
+    own = asset_key(plan, "chunks")
+    found = changed_inputs(context, own, keys)
+    for chunk, (record, changed, unknown) in zip(chunks, found, strict=True):
+        if own in unknown:
+            continue
+        if not state.completed(chunk):
+            yield not_exported(plan, chunk)
+            continue
+        facts = {"changed": _texts(changed), "unknown": _texts(unknown)}
+        text = _MAKE_AGAIN if changed else _UNKNOWN if unknown or not _is_of(state, chunk, record) else None
+        passed, partition = text is None, key_of_chunk(plan, chunk)
+        yield CheckResult(partition, passed, {} if passed else facts, text, dg.AssetCheckSeverity.WARN)
+
+
+def _texts(keys: Set[dg.AssetKey]) -> list[str]:
+    return sorted(key.to_user_string() for key in keys)
+
+
+def _is_of(state: State, chunk: int, record: dg.EventLogRecord | None) -> bool:
+    """Return whether a materialization is that of a chunk's export; compactions keep the rows, and not the checksum."""
+    event = record.asset_materialization if record else None
+    known = state.chunks[chunk].chunk
+    if event is None or event.metadata["snapshot_id"].value != state.snapshot_id:
+        return False
+    return bool(known.exported) or event.metadata["chunk_checksum"].value == known.checksum
 
 
 def _judge_current(

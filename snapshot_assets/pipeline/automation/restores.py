@@ -14,7 +14,7 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.format.names import table_text
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.units import human_seconds
 from snapshot_assets.pipeline.assets.restored import RestoreConfig
 from snapshot_assets.pipeline.dagster.failures import as_failure, showing_failed_ticks
@@ -144,8 +144,11 @@ def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> d
         "version": version or "newest seal",
         "revision": str(restored.state.revision),
         "rows_compared": rows.total(),
-        "compared": "values" if restored.same_kind else "numbers of rows: the scratch database is of another kind",
+        "compared": "values",
+        "tables_compared": len(rows),
     }
+    if left := sorted({column_text(ColumnPath(each.table, name)) for each in compared for name in each.uncompared}):
+        facts["columns_not_compared"] = first_rows({"column": column} for column in left)
     if rows:
         facts["tables"] = first_rows({"table": name, "rows": count} for name, count in sorted(rows.items()))
     if restored.lost:

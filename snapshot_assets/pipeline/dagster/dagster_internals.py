@@ -16,6 +16,17 @@ import dagster as dg
 # The UI shows a partition's result only beside its materialization. Way out: AssetCheckResult, if it takes partitions.
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 
+# Dagster's own comparison does not see materializations of external assets. Way out: the UI's "unsynced".
+from dagster._core.definitions.data_version import (
+    DEFAULT_DATA_VERSION,
+    SKIP_PARTITION_DATA_VERSION_DEPENDENCY_THRESHOLD,
+    DataProvenance,
+    DataVersion,
+    extract_data_provenance_from_entry,
+    extract_data_version_from_entry,
+)
+from dagster._core.definitions.partitions.context import partition_loading_context
+
 # `execute_in_process` gives a run no code location, and the timeline leaves it out. Way out: runs without a location.
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 
@@ -34,6 +45,8 @@ from dagster._utils.schedules import get_latest_completed_cron_tick
 
 _FETCHED = 1000
 """Records that are fetched at once; Dagster refuses to fetch more than 10,000."""
+
+_MOST_COMPARED = SKIP_PARTITION_DATA_VERSION_DEPENDENCY_THRESHOLD
 
 StepContext = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
 Context = StepContext | dg.OutputContext
@@ -134,6 +147,50 @@ def made_from_inputs(context: dg.OutputContext) -> dict[str, str]:
     tags = _build_data_version_tags(dg.DataVersion(""), code, inputs, data_version_is_user_provided=False)
     del tags["dagster/data_version"]
     return tags
+
+
+def changed_inputs(
+    context: StepContext, key: dg.AssetKey, partitions: Iterable[str]
+) -> Iterator[tuple[dg.EventLogRecord | None, set[dg.AssetKey], set[dg.AssetKey]]]:
+    """Yield for partitions of an asset the newest materialization, and which upstream assets have other versions since.
+
+    Last come those whose versions are not compared, because Dagster recorded none, or because they are of 100 or more
+    partitions; the asset itself, if it has no upstream asset.
+    """
+    layer: Any = context.job_def.asset_layer.asset_graph
+    graph = getattr(layer, "source_asset_graph", layer)  # a job's own graph lacks what is upstream of it
+    for partition in partitions:
+        record = context.instance.get_latest_data_version_record(key, False, partition)
+        made = extract_data_provenance_from_entry(record.event_log_entry) if record else None
+        changed, unknown = set[dg.AssetKey](), set[dg.AssetKey]()
+        for parent in graph.get(key).parent_keys or {key}:
+            read: list[str | None] = [None]
+            if parent != key and graph.get(parent).is_partitioned:
+                with partition_loading_context(dynamic_partitions_store=context.instance):
+                    found = graph.get_parent_partition_keys_for_child(partition, parent, key)
+                    read = list(found.partitions_subset.get_partition_keys())
+            known = made is not None and made.input_data_versions.get(parent, DEFAULT_DATA_VERSION)
+            if not known or known == DEFAULT_DATA_VERSION or not made or not 0 < len(read) < _MOST_COMPARED:
+                unknown.add(parent)
+            elif any(_has_other_version(context.instance, made, parent, each) for each in read):
+                changed.add(parent)
+        yield record, changed, unknown
+
+
+def _has_other_version(
+    instance: dg.DagsterInstance, made: DataProvenance, parent: dg.AssetKey, partition: str | None
+) -> bool:
+    """Return whether an event after those that were read gave an upstream asset another version."""
+    cursor = made.input_storage_ids[parent]
+
+    def version(is_observed: bool, **bounds: int | None) -> DataVersion | None:
+        record = instance.get_latest_data_version_record(parent, is_observed, partition, **bounds)
+        return extract_data_version_from_entry(record.event_log_entry) if record else None
+
+    newer = version(False, after_cursor=cursor) or version(True, after_cursor=cursor)
+    before = cursor + 1 if cursor is not None else None
+    older = version(False, before_cursor=before) or version(True, before_cursor=before)
+    return newer is not None and newer != older
 
 
 @dataclass(frozen=True)

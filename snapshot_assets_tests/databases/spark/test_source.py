@@ -110,7 +110,6 @@ def test_views_are_described_with_what_they_read(schema: DatabaseSchema) -> None
 def test_a_namespace_limits_what_is_seen(lake: SparkCatalogDatabase, spark: SparkSession) -> None:
     part = SparkCatalogDatabase(DatabaseAddress("lake", "spark:spark_catalog.catalog_b"), spark)
     assert [str(table.table_name) for table in part.extract(Selection()).tables] == ["catalog_b.clocks"]
-    assert part.fence()["spark_catalog"] == "spark_catalog.catalog_b"
 
 
 def test_windows_are_half_open(lake: SparkCatalogDatabase, schema: DatabaseSchema) -> None:

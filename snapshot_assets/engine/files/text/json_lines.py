@@ -75,6 +75,8 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         ArrowInvalid: A value is none of the type.
     """
     missing = pa.array([value is None for value in values], pa.bool_())
+    if pa.types.is_nested(kind) and not all(value is None or _has_shape(value, kind) for value in values):
+        raise pa.ArrowInvalid(f"a value is no {kind}")
     try:
         if pa.types.is_list(kind) or pa.types.is_map(kind):
             flat = list(chain.from_iterable(value or () for value in values))
@@ -91,6 +93,11 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     except (KeyError, TypeError, ValueError, pa.ArrowTypeError) as error:
         raise pa.ArrowInvalid(f"a value is no {kind}: {error!r}") from error
     return from_text(read, kind)
+
+
+def _has_shape(value: Any, kind: pa.DataType) -> bool:
+    """Return whether a value is an object with as many members as a struct, or else an array."""
+    return isinstance(value, dict) and len(value) == len(kind) if pa.types.is_struct(kind) else isinstance(value, list)
 
 
 def _listed(array: pa.Array, values: pa.Array) -> pa.Array:
