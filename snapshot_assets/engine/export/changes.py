@@ -17,7 +17,7 @@ from snapshot_assets.engine.export.division import Portion
 from snapshot_assets.engine.export.parts import Part, answered, compare_values, parts_of, read_parts
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.progress import Stage, silent
-from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotError
+from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, noun
@@ -119,10 +119,8 @@ def _compared(opened: OpenExport, parts: Sequence[Part], stage: Stage) -> Iterat
     compared = read_parts(opened, opened.catalog.state, parts, compare_values)
     for number, (part, values) in enumerate(compared, 1):
         stage("comparing", number, len(parts))
-        if isinstance(values, DamageError | ObjectNotFoundError):
+        if isinstance(values, SnapshotError):
             answer = Answer(Verdict.CHANGED, "a file is damaged")
-        elif isinstance(values, SnapshotError):
-            raise values
         elif values.equal:
             answer = Answer(Verdict.UNCHANGED, found=values.found)
         else:

@@ -30,7 +30,7 @@ from snapshot_assets.engine.export.parts import Part, Place, Sides, answered, co
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.files.row_differences import MAX_ROWS, RowDifference, RowDifferences, differing_rows
 from snapshot_assets.engine.progress import Stage, silent
-from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError, SnapshotError, UnknownRelationError
+from snapshot_assets.errors import PlanError, SnapshotError, UnknownRelationError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import Spellings, rule_of, table_text
 from snapshot_assets.format.relations import TableName
@@ -38,6 +38,7 @@ from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.storage.base import ObjectStore
 
+_DAMAGED = "a file is damaged"
 _MOST_JUDGED = 1000
 """Most differing rows that are looked at, to tell deletions in the source from damage."""
 
@@ -150,14 +151,6 @@ class Choice:
             chosen.append(f"{counted(len(self.only), 'chunk')} from {min(self.only, default=0)} on")
         return "; ".join([*chosen, *([f"a sample, 1 of {self.rotation.days}"] if self.rotation else [])])
 
-    def state(self, newest: State) -> State:
-        """Return the state that is compared.
-
-        Raises:
-            SnapshotError: There is no such version.
-        """
-        return newest if self.at is None else newest.at(self.at(newest))
-
     def chunks(self, state: State) -> Iterator[int]:
         """Yield the completed chunks that are compared."""
         for chunk in filter(state.completed, sorted(state.chunks if self.only is None else self.only)):
@@ -219,7 +212,7 @@ def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = sil
     source, newest = opened.source, opened.catalog.state
     if source is None or not source.held:
         raise PlanError("Only a database can be compared: tasks cannot read an asset or a Spark catalog in one state.")
-    state = choice.state(newest)
+    state = newest if choice.at is None else newest.at(choice.at(newest))
     is_newest = state.revision == newest.revision
     recorder = Recorder(opened.catalog.store, state, source.database, str(choice), is_newest)
     parts = choice.parts(opened, state)
@@ -247,20 +240,13 @@ def _compare_values(
     for number, (part, values) in enumerate(read_parts(opened, recorder.state, parts, compare_values), 1):
         stage("comparing", number, len(parts))
         if isinstance(values, SnapshotError):
-            yield _damaged(part, values)
+            yield ComparedPart(part, Comparison.DIFFERENT, _DAMAGED, damage=str(values))
         elif values.equal:
             recorder.add(part, values.deleted)
             yield ComparedPart(part, Comparison.EQUAL, "", values.found, values.deleted)
         else:
             unlike.append(ComparedPart(part, Comparison.UNKNOWN, "", values.found, values.deleted))
     yield from _explained(opened, recorder.state, unlike, stage)
-
-
-def _damaged(part: Part, error: SnapshotError) -> ComparedPart:
-    """Return a part whose files are damaged; raise any other error."""
-    if not isinstance(error, DamageError | ObjectNotFoundError):
-        raise error
-    return ComparedPart(part, Comparison.DIFFERENT, "a file is damaged", damage=str(error))
 
 
 def _explained(
@@ -281,7 +267,7 @@ def _explained(
     for number, (part, differences) in enumerate(read_parts(opened, state, parts, name_differences), 1):
         stage("naming the rows that differ", number, len(parts))
         if isinstance(differences, SnapshotError):
-            yield _damaged(part, differences)
+            yield ComparedPart(part, Comparison.DIFFERENT, _DAMAGED, damage=str(differences))
         else:
             yield _judged(suspects[part.place], by_count[part.place], differences)
 

@@ -37,7 +37,7 @@ from snapshot_assets.engine.files.read import TextOf, TextSchema, read_batches, 
 from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.errors import SnapshotError, TaskFailedError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.chunk_parts import KeyRange
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -257,7 +257,11 @@ class _Task(Generic[_Result]):
 def read_parts(
     opened: OpenExport, state: State, parts: Sequence[Part], read: Callable[[ObjectStore, Sides, Database], _Result]
 ) -> Iterator[tuple[Part, _Result | SnapshotError]]:
-    """Read both sides of parts of a state, in tasks; yields each with the result, or the error of its reading."""
+    """Read both sides of parts of a state, in tasks; yields each with the result, or with the error of a damaged file.
+
+    Raises:
+        SnapshotError: The source or the store cannot be read.
+    """
     assert opened.source is not None
     assert state.header is not None
     store = opened.catalog.store
@@ -269,6 +273,8 @@ def read_parts(
     runner = opened.run.runner
     try:
         for place, result in runner.map(_run, tasks):
+            if isinstance(result, SnapshotError) and not isinstance(result, DamageError | ObjectNotFoundError):
+                raise result
             yield by_place[place], result
     except BaseException:
         runner.interrupt()

@@ -330,7 +330,7 @@ def test_an_older_version_is_compared_by_its_own_fence_and_rows(shop: Shop) -> N
     assert shop.compare().unequal == []
     found = shop.compare(Choice(at=partial(resolve_version, f"rev:{older}")))
     [unequal] = found.unequal
-    assert (found.revision, unequal.part.chunk) == (older, 1)
+    assert (found.state.revision, unequal.part.chunk) == (older, 1)
     assert unequal.comparison is (CHANGED if shop.schema == "public" else UNKNOWN)
 
 
