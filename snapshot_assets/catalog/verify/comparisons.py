@@ -126,6 +126,12 @@ def current_comparisons(store: ObjectStore, state: State, infos: Iterable[Object
     return [record for record in found if record.snapshot_id == state.snapshot_id]
 
 
+def last_full_comparison(store: ObjectStore, state: State) -> ComparisonRecord | None:
+    """Return the last finished comparison of everything; None if there was none."""
+    current = current_comparisons(store, state, store.list(COMPARISONS))
+    return next((record for record in current if record.scope == "all"), None)
+
+
 def _finished(infos: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
     return (info for info in infos if comparison_of(info.path) not in (None, (UNFINISHED,)))
 

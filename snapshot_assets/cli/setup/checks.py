@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW, Catalog
-from snapshot_assets.catalog.verify.comparisons import current_comparisons
+from snapshot_assets.catalog.verify.comparisons import last_full_comparison
 from snapshot_assets.errors import SnapshotError
-from snapshot_assets.format.layout import COMPARISONS
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import duration_text, human_bytes, human_seconds, size_text
 from snapshot_assets.storage.base import ObjectStore
@@ -158,11 +157,10 @@ def check_location(uri: str, options: StoreOptions | None, *, single_writer: boo
 
 def _last_comparison(store: ObjectStore) -> Check:
     """Return when a snapshot was last compared with its source as a whole; a SnapshotError if there is none."""
-    state, detail = Catalog.open(store).require_snapshot(), "never compared with its source"
-    for each in current_comparisons(store, state, store.list(COMPARISONS)):
-        if each.scope == "all":
-            ago = human_seconds((datetime.now(UTC) - each.started_at).total_seconds())
-            detail = f"{ago} ago at revision {each.revision}, {each}"
+    detail = "never compared with its source"
+    if last := last_full_comparison(store, Catalog.open(store).require_snapshot()):
+        ago = human_seconds((datetime.now(UTC) - last.started_at).total_seconds())
+        detail = f"{ago} ago at revision {last.revision}, {last}"
     return Check("comparison", store.uri, True, detail)
 
 

@@ -10,9 +10,9 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.verify.comparisons import current_comparisons
+from snapshot_assets.catalog.verify.comparisons import last_full_comparison
 from snapshot_assets.catalog.verify.objects import Rotation
-from snapshot_assets.format.layout import COMPARISONS, UNTIMED_CHUNK
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import parse_share, time_text
 from snapshot_assets.pipeline.assets.checks import chunk_check, not_exported
@@ -110,15 +110,14 @@ def judge_lateness(plan: Plan, store: ObjectStore) -> dict[str, Any]:
     """Return the result of `compared_in_time`: whether a comparison of everything began since it was due a day ago."""
     assert plan.dagster.compare_cron is not None
     state = Catalog.open(store).require_snapshot()
-    every = [each for each in current_comparisons(store, state, store.list(COMPARISONS)) if each.scope == "all"]
-    last = every[-1].started_at if every else None
+    last = last_full_comparison(store, state)
     due = last_tick(plan.dagster.compare_cron, datetime.now(UTC) - timedelta(days=1))
-    passed = (last or state.created_at) >= due
+    passed = (last.started_at if last else state.created_at) >= due
     late = f"No comparison of all rows began since {time_text(due)}. Run {plan.name}_compare."
     return {
         "passed": passed,
         "severity": dg.AssetCheckSeverity.WARN,
-        "metadata": {"compared": time_text(last) if last else "never"},
+        "metadata": {"compared": time_text(last.started_at) if last else "never"},
         "description": _IN_TIME if passed else late,
     }
 
