@@ -73,6 +73,13 @@ SETTINGS = {
 _BATCH_BYTES = 8 << 20
 """Size at which the driver ends a batch. It reads equally fast from 1 to 16 MiB, and slower beyond."""
 
+JOINED_LOCK_WAIT = "60s"
+"""How long a session that joined a snapshot waits for a lock.
+
+Other sessions of the run hold locks until their tasks end. `VACUUM FULL` or `ALTER TABLE` waits for these, and a task
+that starts then waits for the statement. The server cannot see that these sessions wait for each other.
+"""
+
 _WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
 """Statement options: with COPY, the driver loses an error that occurs before the first row."""
 
@@ -305,6 +312,7 @@ class PostgresqlSession(PostgresqlConnection):
                         f" chunks are consistent among themselves. ({error})",
                         token=address.consistency,
                     ) from None
+                self.execute(f"SET LOCAL lock_timeout = '{JOINED_LOCK_WAIT}'", "beginning to read")
             if not exports:
                 self.execute("SAVEPOINT start", "beginning to read")
         except BaseException:

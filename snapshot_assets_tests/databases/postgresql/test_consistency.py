@@ -1,12 +1,25 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
+
 import pytest
 
+from snapshot_assets.databases.postgresql import session
 from snapshot_assets.databases.protocol.query import Query
 from snapshot_assets.databases.protocol.source import AllRows, Scan, Selection
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
 from snapshot_assets.format.relations import Table
-from snapshot_assets_tests.databases.postgresql.helpers import Run, client, execute, opened, read, read_scan, table_of
+from snapshot_assets_tests.databases.postgresql.helpers import (
+    Run,
+    client,
+    execute,
+    opened,
+    queries_that_run,
+    read,
+    read_scan,
+    table_of,
+)
 
 
 def fill(uri: str, rows: int = 20_000) -> Table:
@@ -61,6 +74,22 @@ def test_a_killed_holder_is_detected_and_its_state_is_never_replaced(postgresql_
             held.check()
         with pytest.raises(ConsistencyLostError, match="is gone"), opened(postgresql_database, held.token):
             pass
+
+
+def test_a_statement_that_waits_for_one_session_of_a_state_does_not_block_the_others_for_ever(
+    postgresql_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = fill(postgresql_database, 10)
+    monkeypatch.setattr(session, "JOINED_LOCK_WAIT", "1s")
+    with ThreadPoolExecutor(1) as pool, opened(postgresql_database) as holder, holder.hold() as held:
+        with opened(postgresql_database, held.token) as one, opened(postgresql_database, held.token) as other:
+            assert read(one, table).num_rows == 10
+            rewritten = pool.submit(execute, postgresql_database, "ALTER TABLE t ADD COLUMN late int DEFAULT random()")
+            while not (rewritten.done() or queries_that_run(postgresql_database)):
+                sleep(0.05)
+            with pytest.raises(DatabaseUnavailableError, match="Another session holds a conflicting lock"):
+                read(other, table)
+        rewritten.result(30)
 
 
 def test_a_token_of_no_snapshot_is_refused(postgresql_database: str) -> None:
