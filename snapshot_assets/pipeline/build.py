@@ -37,7 +37,7 @@ from snapshot_assets.pipeline.assets.conditions import (
 from snapshot_assets.pipeline.assets.current import current_checks
 from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans, shared_resources
 from snapshot_assets.pipeline.assets.replicas import replica_asset
-from snapshot_assets.pipeline.assets.restored import restored_asset, row_counts_checks
+from snapshot_assets.pipeline.assets.restored import restored_asset, restored_checks
 from snapshot_assets.pipeline.assets.tables import database_spec, names_of, table_specs
 from snapshot_assets.pipeline.assets.tags import show_tags, tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.automation.comparison import equality_checks, lateness_check
@@ -202,7 +202,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
         if plan.dagster.compare_cron:
             checks.append(lateness_check(plan))
         if plan.target and not plan.schema_only:
-            checks += row_counts_checks(plan, spark_key)
+            checks += restored_checks(plan, spark_key)
         checks += current_checks(plan, spark_key)
         exporting = []
         if not plan.source_asset:

@@ -202,7 +202,10 @@ def test_tables_of_a_users_asset_have_columns_and_a_restore_of_it_counts_windows
             assert columns == {"hour": "timestamp", "delay": "bigint", "label": "string", "share": "double"}
             assert metadata["dagster/partition_row_count"].value == 2
     checks = project.definitions().resolve_asset_graph().asset_check_keys
-    assert {check.name for check in checks if check.asset_key == project.key("restored")} == {"row_counts"}
+    assert {check.name for check in checks if check.asset_key == project.key("restored")} == {
+        "row_counts",
+        "equals_snapshot",
+    }
 
 
 @pytest.mark.parametrize("first", [0, 1])

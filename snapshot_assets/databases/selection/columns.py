@@ -154,6 +154,7 @@ def unfit_value(table: Table, column: Column, found: str, *, early: bool = False
         column=column_text(path),
         type=column.type,
         carrier=Carrier.NATIVE.value,
+        value=found,
     )
 
 

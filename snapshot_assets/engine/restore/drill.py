@@ -6,7 +6,7 @@ see `row_sums` for which values are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +17,7 @@ import pyarrow as pa
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, Scan
+from snapshot_assets.engine.files.read import check_hash
 from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.progress import Progress
@@ -26,7 +27,7 @@ from snapshot_assets.engine.restore.loader import Task, batches_of, errors_namin
 from snapshot_assets.engine.restore.read_back import decoder, read_back, tables_of
 from snapshot_assets.engine.restore.row_counts import TableRows, rows_of_chunk
 from snapshot_assets.engine.restore.target import IMPORT
-from snapshot_assets.errors import RestoreError, SchemaIncompleteError, SnapshotError
+from snapshot_assets.errors import CarrierError, RestoreError, SchemaIncompleteError, SnapshotError
 from snapshot_assets.format.relations import Carrier, Table, TableName
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
@@ -72,15 +73,16 @@ class _Work:
     mixed: frozenset[str] = frozenset()
 
 
-def compare(run: RestoreRun) -> Iterator[ComparedRows]:
-    """Compare the rows of a target with those of the snapshot by value; yields each table of each chunk.
+def compare(run: RestoreRun, chunks: Iterable[int] | None = None) -> Iterator[ComparedRows]:
+    """Compare a target's rows of some chunks, or all, with the snapshot's by value; yields each table of each chunk.
 
     A target of another kind is read by its own documents, in the types of the files; see `read_back`. Columns that
     cannot be read so are named in the result, and so are those that files of one chunk carry in several ways. Rows that
     other programs wrote to the target count as different. Tables that could not be made are left out.
     """
     plan = run.current()
-    every = [rows for chunk in plan.chunks for rows in rows_of_chunk(plan, chunk.chunk) if rows.name not in plan.absent]
+    ids = plan.by_id if chunks is None else chunks
+    every = [rows for chunk in ids for rows in rows_of_chunk(plan, chunk) if rows.name not in plan.absent]
     own = {} if plan.same_kind else tables_of(run.address, {rows.name for rows in every})
     jobs = shared_jobs([_work(plan, rows, own) for rows in every], lambda each: _bytes(each.rows))
     try:
@@ -139,10 +141,21 @@ def _compare(store: ObjectStore, work: _Work, database: Database) -> ComparedRow
             unlike: set[str] = set()
             with database.scan(Scan(work.made, rows.rows)) as batches:
                 found = row_sums(schema, (read_back(batch, schema, chosen, unlike) for batch in batches))
-        equal, left = expected == found and not unlike, tuple(name for name in stored.names if name not in chosen)
+            if not (equal := expected == found and not unlike):
+                for file in rows.files:  # a file that is damaged since it was loaded says nothing about the target
+                    check_hash(store, file.file)
+        left = tuple(name for name in stored.names if name not in chosen)
         return ComparedRows(rows.chunk, rows.name, expected.rows, found.rows, equal, left)
+    except CarrierError as error:  # of a value in the target; its text is that of an export
+        return ComparedRows(rows.chunk, rows.name, error=_not_read_back(error))
     except SnapshotError as error:
         return ComparedRows(rows.chunk, rows.name, error=error)
+
+
+def _not_read_back(error: CarrierError) -> RestoreError:
+    column, kind, value = (error.attributes[name] for name in ("column", "type", "value"))
+    text = f"Column {column} ({kind}) of the target holds {value}, which no data file can hold, so the rows differ."
+    return RestoreError(text, **error.attributes)
 
 
 Counting = Callable[[str, int], AbstractContextManager[Progress]]

@@ -1,8 +1,8 @@
-"""The asset `restored`, which restores a plan's snapshot window by window, and the checks of its row counts."""
+"""The asset `restored`, which restores a plan's snapshot window by window, and the checks of its rows."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ from pydantic import Field
 
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError
+from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError, TransientError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import check_pattern, parse_table, rule_of, table_text
+from snapshot_assets.format.names import ColumnPath, check_pattern, column_text, parse_table, rule_of, table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import human_bytes
 from snapshot_assets.pipeline.assets.checks import chunk_check
@@ -23,6 +23,7 @@ from snapshot_assets.pipeline.dagster.dagster_internals import (
     CheckResult,
     StepContext,
     check_events,
+    runs_asset,
     store_events,
     store_results,
 )
@@ -48,12 +49,18 @@ from snapshot_assets.pipeline.dagster.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan.plan import Plan
 
 if TYPE_CHECKING:
+    from snapshot_assets.engine.restore.drill import ComparedRows
     from snapshot_assets.engine.restore.loader import ChunkOutcome
+    from snapshot_assets.engine.restore.plan import RestorePlan
     from snapshot_assets.engine.restore.run import RestoreRun
 
 _CHECKS = {
     "row_counts": "The target has as many rows of the window as the manifest, table by table.",
     "untimed_row_counts": "The target has as many rows that lie in no window as the manifest, table by table.",
+    "equals_snapshot": "The target's rows of the window equal the manifest's, compared by value; not by a run that"
+    " restores.",
+    "untimed_equals_snapshot": "The target's rows that lie in no window equal the manifest's, compared by value; not by"
+    " a run that restores.",
 }
 _RESTORE_AGAIN = "Materialise this partition of restored again, with run config replace: true."
 
@@ -265,13 +272,20 @@ class RestoreReport:
             store_results(self._context, check_events(self._context.instance, check, results))
 
 
-def row_counts_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of `restored`: the target has as many rows as the revision that was restored.
+def restored_checks(plan: Plan, spark_key: str) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of `restored`: the target has the rows of the revision that was restored.
 
-    `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
+    `row_counts` counts each window, and `equals_snapshot` compares its values; `untimed_row_counts` and
+    `untimed_equals_snapshot` do so for rows that lie in no window.
     """
-    names = ["row_counts"] if plan.source_asset else list(_CHECKS)  # all rows of an asset lie in windows
-    return [chunk_check(plan, "restored", name, _CHECKS[name], _judge_row_counts, spark_key) for name in names]
+    made = []
+    for name, text in _CHECKS.items():
+        if plan.source_asset and name.startswith("untimed_"):  # all rows of an asset lie in windows
+            continue
+        equality = name.endswith("equals_snapshot")
+        judge, pool = (_judge_equality, plan.dagster.pool) if equality else (_judge_row_counts, None)
+        made.append(chunk_check(plan, "restored", name, text, judge, spark_key, pool=pool))
+    return made
 
 
 def _judge_row_counts(
@@ -281,22 +295,74 @@ def _judge_row_counts(
     from snapshot_assets.engine.restore.row_counts import differences
 
     snapshots = snapshots_of(context)
-    run = snapshots.restore_run(plan.name)
-    restore_plan = run.current(recorded=True)  # of the ledger's revision: a newer one may be sealed by now
-    known = {UNTIMED_CHUNK, *(each.chunk for each in restore_plan.chunks)}
-    if chunks is None:
-        chunks = [each.chunk for each in restore_plan.chunks if each.chunk != UNTIMED_CHUNK]
+    run, restore_plan, known, lacking = _restored(context, plan, chunks)
     counting = snapshots.counting("counting", len(restore_plan.chunks), context.log.info)
     with run.target() as target, counting:
-        found = differences(target, restore_plan, [chunk for chunk in chunks if chunk in known], snapshots.stage)
-    for chunk in chunks:
-        if chunk in known:
-            different, partition = found[chunk], key_of_chunk(plan, chunk)
-            text = _RESTORE_AGAIN if different else None
-            yield CheckResult(partition, not different, _differing(different), text)
-        else:
-            lacking = f"Revision {restore_plan.state.revision}, which was restored, lacks it."
-            yield CheckResult(key_of_chunk(plan, chunk), False, {"not_restored": lacking}, _RESTORE_AGAIN)
+        found = differences(target, restore_plan, known, snapshots.stage)
+    for chunk, different in found.items():
+        text = _RESTORE_AGAIN if different else None
+        yield CheckResult(key_of_chunk(plan, chunk), not different, _differing(different), text)
+    yield from lacking
+
+
+def _judge_equality(
+    context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
+) -> Iterator[CheckResult]:
+    """Compare chunks by value, unless the run restores: it has just hashed and loaded the files."""
+    from snapshot_assets.engine.restore.drill import compare
+
+    if runs_asset(context, asset_key(plan, "restored")):
+        context.log.info("This run restores rows, so it compares none. Run the check by itself.")
+        return
+    run, restore_plan, known, lacking = _restored(context, plan, chunks)
+    with snapshots_of(context).counting("comparing", len(known), context.log.info):
+        found = [*compare(run, known), *_absent(restore_plan, known)]
+    if (lost := next((each.error for each in found if isinstance(each.error, TransientError)), None)) is not None:
+        raise lost
+    for chunk in known:
+        own = [each for each in found if each.chunk == chunk]
+        facts = {"rows_compared": sum(each.found for each in own), **not_compared(own)}
+        if unequal := [each for each in own if not each.equal]:
+            facts |= {"tables_that_differ": len(unequal), "differences": first_rows(map(_row, unequal))}
+        text = _RESTORE_AGAIN if unequal else None
+        yield CheckResult(key_of_chunk(plan, chunk), not unequal, with_sizes(facts), text)
+    yield from lacking
+
+
+def _restored(
+    context: dg.AssetCheckExecutionContext, plan: Plan, chunks: Sequence[int] | None
+) -> "tuple[RestoreRun, RestorePlan, list[int], list[CheckResult]]":
+    """Return the restore of the ledger's revision, its chunks to judge, and the results of those that it lacks."""
+    run = snapshots_of(context).restore_run(plan.name)
+    restore_plan = run.current(recorded=True)  # a newer revision may be sealed by now
+    if chunks is None:
+        chunks = [each.chunk for each in restore_plan.chunks if each.chunk != UNTIMED_CHUNK]
+    known = [chunk for chunk in chunks if chunk == UNTIMED_CHUNK or chunk in restore_plan.by_id]
+    facts = {"not_restored": f"Revision {restore_plan.state.revision}, which was restored, lacks it."}
+    lacking = (key_of_chunk(plan, chunk) for chunk in chunks if chunk not in known)
+    return run, restore_plan, known, [CheckResult(key, False, facts, _RESTORE_AGAIN) for key in lacking]
+
+
+def _absent(plan: "RestorePlan", chunks: Iterable[int]) -> "Iterator[ComparedRows]":
+    """Yield the rows of tables that could not be made, which `compare` leaves out."""
+    from snapshot_assets.engine.restore.drill import ComparedRows
+    from snapshot_assets.engine.restore.row_counts import rows_of_chunk
+
+    for rows in (rows for chunk in chunks for rows in rows_of_chunk(plan, chunk)):
+        if rows.name in plan.absent and rows.expected:
+            yield ComparedRows(rows.chunk, rows.name, rows.expected)
+
+
+def _row(each: "ComparedRows") -> dict[str, Any]:
+    reason = "other values" if each.expected == each.found else "other rows"
+    found = {"table": table_text(each.table), "expected": each.expected, "found": each.found}
+    return {**found, "reason": reason if each.error is None else str(each.error)}
+
+
+def not_compared(compared: "Iterable[ComparedRows]") -> dict[str, Any]:
+    """Return the metadata of the columns whose values a comparison left out; nothing if there is none."""
+    left = {column_text(ColumnPath(each.table, name)) for each in compared for name in each.uncompared}
+    return {"columns_not_compared": first_rows({"column": column} for column in sorted(left))} if left else {}
 
 
 def _differing(different: Mapping[TableName, tuple[int, int]]) -> dict[str, Any]:

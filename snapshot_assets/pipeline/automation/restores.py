@@ -14,9 +14,9 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.format.names import ColumnPath, column_text, table_text
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.units import human_seconds
-from snapshot_assets.pipeline.assets.restored import RestoreConfig
+from snapshot_assets.pipeline.assets.restored import RestoreConfig, not_compared
 from snapshot_assets.pipeline.dagster.failures import as_failure, showing_failed_ticks
 from snapshot_assets.pipeline.dagster.metadata import first_rows
 from snapshot_assets.pipeline.dagster.partitions import asset_key, op_name, sensor_status
@@ -146,9 +146,8 @@ def _drill(context: dg.OpExecutionContext, plan: Plan, config: DrillConfig) -> d
         "rows_compared": rows.total(),
         "compared": "values",
         "tables_compared": len(rows),
+        **not_compared(compared),
     }
-    if left := sorted({column_text(ColumnPath(each.table, name)) for each in compared for name in each.uncompared}):
-        facts["columns_not_compared"] = first_rows({"column": column} for column in left)
     if rows:
         facts["tables"] = first_rows({"table": name, "rows": count} for name, count in sorted(rows.items()))
     if restored.lost:
