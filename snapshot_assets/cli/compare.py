@@ -60,7 +60,7 @@ def _facts(compared: Compared) -> dict[str, Any]:
                 "deleted_rows": each.deleted,
                 "differences": [asdict(row) for row in each.rows],
                 "more_differences": each.more,
-                "damage": each.damage or None,
+                "error": each.error or None,
             }
             for each in compared.unequal
         ],
@@ -73,10 +73,10 @@ def _show(compared: Compared) -> None:
         rows = [row_of(each.part, each.found, each.comparison, each.reason) for each in compared.unequal]
         show_table(columns, rows)
     for each in compared.unequal:
-        if each.rows or each.damage:
+        if each.rows or each.error:
             show(f"{each.part.window or 'untimed'} {table_text(each.part.table)}:")
-        if each.damage:
-            show(f"  {each.damage}")
+        if each.error:
+            show(f"  {each.error}")
         for row in each.rows:
             show(f"  {_text(row)}")
         if each.more:

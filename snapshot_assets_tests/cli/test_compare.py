@@ -130,7 +130,7 @@ def test_tables_windows_and_samples_are_chosen(snapshots: Snapshots, call: Call)
         (("--sample", "0%"), "is not a share"),
         (("--time-range", "2025-01-02"), "--time-range '2025-01-02' is not START/END"),
         (("--tables", "readings"), "readings"),
-        (("--tables", "main.readingz"), "Neither the source nor the snapshot has main.readingz"),
+        (("--tables", "main.readingz"), "Neither the source nor the snapshot has rows of main.readingz"),
         (("--check",), "unrecognized arguments: --check"),
     ],
 )

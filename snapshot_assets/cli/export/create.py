@@ -308,7 +308,7 @@ def _notes(report: Mapping[str, Any], work: _Work) -> Iterator[str]:
     if following := report.get("next_window_at"):
         closed = datetime.fromisoformat(following) <= datetime.now(UTC)
         yield f"the next window can be exported {'now' if closed else f'from {following} on'}"
-    if work.changes is not None:
+    if work.changes is not None and work.changes.chunks:
         yield str(work.changes)
     if work.replica:
         yield f"replicated to {work.replica}"

@@ -14,7 +14,7 @@ from datetime import datetime
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.protocol.source import Answer, Verdict
 from snapshot_assets.engine.export.division import Portion
-from snapshot_assets.engine.export.parts import Part, answered, compare_values, parts_of, read_parts
+from snapshot_assets.engine.export.parts import Part, answered, compare_values, parts_of, read_parts, reason_of
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.errors import PlanError, SnapshotError
@@ -115,12 +115,12 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
 
 
 def _compared(opened: OpenExport, parts: Sequence[Part], stage: Stage) -> Iterator[Part]:
-    """Compare parts by value; yields each with its answer. A damaged part has to be exported again, too."""
+    """Compare parts by value; yields each with its answer. Parts that cannot be read have to be exported again, too."""
     compared = read_parts(opened, opened.catalog.state, parts, compare_values)
     for number, (part, values) in enumerate(compared, 1):
         stage("comparing", number, len(parts))
         if isinstance(values, SnapshotError):
-            answer = Answer(Verdict.CHANGED, "a file is damaged")
+            answer = Answer(Verdict.CHANGED, reason_of(values))
         elif values.equal:
             answer = Answer(Verdict.UNCHANGED, found=values.found)
         else:

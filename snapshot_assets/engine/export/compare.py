@@ -26,11 +26,20 @@ from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.databases.protocol.source import Answer, Database, Verdict
 from snapshot_assets.databases.selection.hidden import MASKS
 from snapshot_assets.engine.export.compare_record import Recorder
-from snapshot_assets.engine.export.parts import Part, Place, Sides, answered, compare_values, parts_of, read_parts
+from snapshot_assets.engine.export.parts import (
+    Part,
+    Place,
+    Sides,
+    answered,
+    compare_values,
+    parts_of,
+    read_parts,
+    reason_of,
+)
 from snapshot_assets.engine.export.run import OpenExport
 from snapshot_assets.engine.files.row_differences import MAX_ROWS, RowDifference, RowDifferences, differing_rows
 from snapshot_assets.engine.progress import Stage, silent
-from snapshot_assets.errors import PlanError, SnapshotError, UnknownRelationError
+from snapshot_assets.errors import CarrierError, PlanError, SnapshotError, UnknownRelationError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import Spellings, rule_of, table_text
 from snapshot_assets.format.relations import TableName
@@ -38,7 +47,6 @@ from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.storage.base import ObjectStore
 
-_DAMAGED = "a file is damaged"
 _MOST_JUDGED = 1000
 """Most differing rows that are looked at, to tell deletions in the source from damage."""
 
@@ -62,7 +70,7 @@ class ComparedPart:
         deleted: How many of the exported rows the snapshot has deleted since.
         rows: The first rows that differ, of a part that is different.
         more: Whether more rows differ.
-        damage: What is wrong with a file that cannot be read; "" if all were.
+        error: Why a file or a value cannot be read; "" if all were.
     """
 
     part: Part
@@ -72,7 +80,7 @@ class ComparedPart:
     deleted: int = 0
     rows: tuple[RowDifference, ...] = ()
     more: bool = False
-    damage: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,8 +174,13 @@ class Choice:
 
         Raises:
             UnknownRelationError: Neither source nor snapshot has a table of that name.
+            PlanError: No window of the range was exported.
         """
-        parts = parts_of(opened, state, self.chunks(state), whole=True)
+        chunks = list(self.chunks(state))
+        if self.range and not chunks:
+            start, end = map(time_text, self.range)
+            raise PlanError(f"No exported window overlaps {start}/{end}. `snapshots export create` exports windows.")
+        parts = parts_of(opened, state, chunks, whole=True)
         if self.tables:
             chosen = self._spelled(opened, state)
             parts = [part for part in parts if part.table in chosen]
@@ -188,7 +201,10 @@ class Choice:
         chosen = {spellings.of(name) for name in self.tables}
         if absent := sorted(chosen - known):
             names = ", ".join(map(table_text, absent))
-            raise UnknownRelationError(f"Neither the source nor the snapshot has {names}.", tables=names)
+            raise UnknownRelationError(
+                f"Neither the source nor the snapshot has rows of {names}. A view is exported if the plan names it.",
+                tables=names,
+            )
         return chosen
 
 
@@ -240,7 +256,7 @@ def _compare_values(
     for number, (part, values) in enumerate(read_parts(opened, recorder.state, parts, compare_values), 1):
         stage("comparing", number, len(parts))
         if isinstance(values, SnapshotError):
-            yield ComparedPart(part, Comparison.DIFFERENT, _DAMAGED, damage=str(values))
+            yield _unread(part, values)
         elif values.equal:
             recorder.add(part, values.deleted)
             yield ComparedPart(part, Comparison.EQUAL, "", values.found, values.deleted)
@@ -267,9 +283,15 @@ def _explained(
     for number, (part, differences) in enumerate(read_parts(opened, state, parts, name_differences), 1):
         stage("naming the rows that differ", number, len(parts))
         if isinstance(differences, SnapshotError):
-            yield ComparedPart(part, Comparison.DIFFERENT, _DAMAGED, damage=str(differences))
+            yield _unread(part, differences)
         else:
             yield _judged(suspects[part.place], by_count[part.place], differences)
+
+
+def _unread(part: Part, error: SnapshotError) -> ComparedPart:
+    """Return a part of which a side cannot be read: the source got a value that no file can hold since the export."""
+    comparison = Comparison.CHANGED if isinstance(error, CarrierError) else Comparison.DIFFERENT
+    return ComparedPart(part, comparison, reason_of(error), error=str(error))
 
 
 def _plain(part: Part, rows: int | None) -> Part:

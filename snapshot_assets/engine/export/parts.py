@@ -37,7 +37,7 @@ from snapshot_assets.engine.files.read import TextOf, TextSchema, read_batches, 
 from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.errors import DamageError, ObjectNotFoundError, SnapshotError, TaskFailedError
+from snapshot_assets.errors import CarrierError, DamageError, ObjectNotFoundError, SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.chunk_parts import KeyRange
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -47,6 +47,7 @@ from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.windows import partition_key
 from snapshot_assets.storage.base import ObjectStore
 
+_OF_ONE_PART = (DamageError, ObjectNotFoundError, CarrierError)
 _UNASKED = Answer(Verdict.UNKNOWN)
 _Result = TypeVar("_Result")
 Place = tuple[int, Portion]
@@ -257,7 +258,9 @@ class _Task(Generic[_Result]):
 def read_parts(
     opened: OpenExport, state: State, parts: Sequence[Part], read: Callable[[ObjectStore, Sides, Database], _Result]
 ) -> Iterator[tuple[Part, _Result | SnapshotError]]:
-    """Read both sides of parts of a state, in tasks; yields each with the result, or with the error of a damaged file.
+    """Read both sides of parts of a state, in tasks; yields each with the result.
+
+    Or with the error of a damaged file, or of a value that no file can hold, which the source got since the export.
 
     Raises:
         SnapshotError: The source or the store cannot be read.
@@ -273,12 +276,17 @@ def read_parts(
     runner = opened.run.runner
     try:
         for place, result in runner.map(_run, tasks):
-            if isinstance(result, SnapshotError) and not isinstance(result, DamageError | ObjectNotFoundError):
+            if isinstance(result, SnapshotError) and not isinstance(result, _OF_ONE_PART):
                 raise result
             yield by_place[place], result
     except BaseException:
         runner.interrupt()
         raise
+
+
+def reason_of(error: SnapshotError) -> str:
+    """Return in short why a part could not be compared, given the error that `read_parts` yielded."""
+    return "a value that no file can hold" if isinstance(error, CarrierError) else "a file is damaged"
 
 
 def _sides(state: State, part: Part, text_of: TextOf) -> Sides:

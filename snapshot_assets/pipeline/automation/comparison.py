@@ -200,7 +200,7 @@ def _differing(parts: "Sequence[ComparedPart]") -> dict[str, Any]:
         return {**shown, "columns": ", ".join(row.columns), "times": str(row.times)}
 
     unequal = (
-        row_of(each.part, each.found, comparison=each.comparison.value, reason=each.damage or each.reason)
+        row_of(each.part, each.found, comparison=each.comparison.value, reason=each.error or each.reason)
         for each in parts
     )
     rows = [place_of(each.part) | texts(row) for each in parts for row in each.rows]

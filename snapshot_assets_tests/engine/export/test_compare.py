@@ -257,7 +257,7 @@ def test_a_damaged_file_is_different_and_the_others_are_compared(shop: Shop) -> 
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     found = shop.compare()
     assert [(each.part.chunk, each.comparison) for each in found.unequal] == [(2, DIFFERENT)]
-    assert "has SHA-256" in found.unequal[0].damage
+    assert "has SHA-256" in found.unequal[0].error
     assert len(found.parts) == 5
 
 
@@ -372,14 +372,26 @@ def test_tables_and_windows_are_chosen(shop: Shop) -> None:
     assert [each.part.chunk for each in shop.compare(Choice(tables=[items])).parts] == [0, 1, 2, 3]
     day = TimeRange(datetime(2025, 1, 1, 23, tzinfo=UTC), datetime(2025, 1, 3, tzinfo=UTC))
     assert [each.part.chunk for each in shop.compare(Choice(range=day)).parts] == [1, 2]
-    with pytest.raises(UnknownRelationError, match=r"Neither the source nor the snapshot has nowhere\.items"):
+    with pytest.raises(UnknownRelationError, match=r"Neither the source nor the snapshot has rows of nowhere\.items"):
         shop.compare(Choice(tables=[TableName("nowhere", "items")]))
 
 
-def test_an_empty_range_of_windows_has_nothing_to_compare(shop: Shop) -> None:
+def test_a_range_without_exported_windows_is_refused(shop: Shop) -> None:
     shop.export()
     later = TimeRange(datetime(2025, 1, 4, tzinfo=UTC), datetime(2025, 1, 5, tzinfo=UTC))
-    assert str(shop.compare(Choice(range=later))).endswith("nothing to compare")
+    with pytest.raises(PlanError, match="No exported window overlaps 2025-01-04T00:00:00Z/2025-01-05T00:00:00Z"):
+        shop.compare(Choice(range=later))
+
+
+def test_a_value_that_no_file_can_hold_is_a_change_of_its_part(shop: Shop) -> None:
+    shop.export()
+    shop.run("INSERT INTO items VALUES (9, 'infinity', 9, NULL)")
+    found = shop.only_unequal()
+    assert (found.part.chunk, found.comparison, found.reason) == (0, CHANGED, "a value that no file can hold")
+    assert "infini" in found.error
+    with shop.looking() as opened:
+        [changed] = find_changes(opened, sorted(opened.catalog.state.chunks)).changed
+    assert changed.chunk == 0
 
 
 def test_a_spark_catalog_is_refused(shop: Shop) -> None:
