@@ -101,6 +101,10 @@ class PostgresqlServer:
         assert done.returncode == 0, f"{program} failed: {done.stderr}"
         return done.stdout
 
+    def as_owner(self, program: str, *arguments: str) -> None:
+        """Run a program that reads or writes the folder of the data, such as `pg_resetwal`, as its owner."""
+        _as_server_user(self.bin / program, *arguments)
+
     def control(self, action: str, *options: str) -> None:
         """Run pg_ctl: `start`, `stop`, `restart`."""
         arguments = (action, "-w", "-s", "-D", str(self.data), *options)

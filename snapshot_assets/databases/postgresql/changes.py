@@ -7,7 +7,8 @@ rows. A transaction that ran at the time of the export is above it, so the rule 
 
 What a row shows also depends on definitions. If the table, one of its columns or partitions, their schema or a type was
 changed after the fence, the answer is unknown; so it is if the fence is not of this database and of this history, or
-the server was started since. Between two starts of a server, no file of its data was replaced by an older one.
+the server was started since, or recovered from a crash. Meanwhile no commit that it showed is lost, and no file of its
+data is replaced by an older one.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ _REFUSED = ("42", "0A", "55")
 _FIRST_XID = 3
 """The first id of an ordinary transaction."""
 
+# If one of its processes crashes, a server loses commits that were not written yet, and resets its statistics.
 _STATE = """
 SELECT pg_catalog.pg_current_snapshot()::text AS snapshot, (CASE WHEN pg_catalog.pg_is_in_recovery()
     THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_lsn() END)::text AS lsn,
     (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())::text AS database,
-    pg_catalog.pg_postmaster_start_time()::text AS started
+    greatest(pg_catalog.pg_postmaster_start_time(), pg_catalog.pg_stat_get_bgwriter_stat_reset_time())::text AS started
 """
 
 # After a promotion, the control file has the new timeline only from the next checkpoint on; the file of the log has it
