@@ -166,10 +166,10 @@ def _differing(parts: Sequence["Part"]) -> dict[str, Any]:
     return {"changes": first_rows(rows)} if parts else {}
 
 
-def row_of(part: "Part", found: int | None, **told: str) -> dict[str, Any]:
-    """Return a part as the row of a table: where it is, what is told of it, and how many rows there were and are."""
+def row_of(part: "Part", found: int | None, **result: str) -> dict[str, Any]:
+    """Return a part as the row of a table: its place, the result about it, and its rows at the export and now."""
     counts = {"exported_rows": part.exported, "rows_now": "not counted" if found is None else str(found)}
-    return place_of(part) | told | counts
+    return place_of(part) | result | counts
 
 
 def place_of(part: "Part") -> dict[str, Any]:
