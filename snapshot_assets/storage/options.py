@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import parse_duration
@@ -35,8 +33,10 @@ class ObjectLock:
     """
 
     mode: Literal["governance", "compliance"]
-    until: Annotated[str, Field(alias="for")]
+    until: str
     legal_holds: bool = False
+
+    __pydantic_config__ = {"alias_generator": lambda name: "for" if name == "until" else name}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         if self.period < timedelta(days=1):
