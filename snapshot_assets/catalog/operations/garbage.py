@@ -109,10 +109,12 @@ class GarbageScan:
 
     Attributes:
         foreign: Paths of objects that are not part of the format.
+        needed: The other objects.
     """
 
     garbage: tuple[Garbage, ...]
     foreign: tuple[str, ...]
+    needed: tuple[ObjectInfo, ...] = ()
 
     def by_age(self, before: datetime) -> tuple[tuple[Garbage, ...], tuple[Garbage, ...]]:
         """Return the garbage of a time or earlier, and the younger garbage.
@@ -190,7 +192,8 @@ def scan_state(
     garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in records.items()]
     temporary = [info for info in store.temporaries() if is_temporary(info.path)]
     garbage += [Garbage(info.path, info.size, "temporary", info.modified) for info in temporary]
-    return GarbageScan(tuple(garbage), tuple(foreign))
+    others = {each.path for each in garbage}.union(foreign)
+    return GarbageScan(tuple(garbage), tuple(foreign), tuple(each for each in objects if each.path not in others))
 
 
 class _LogTimes:
