@@ -41,7 +41,7 @@ from snapshot_assets.format.layout import (
     transaction_path,
 )
 from snapshot_assets.format.units import duration_text
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore, delete_unless_retained
 from snapshot_assets.storage.create import probe
 
 _PATH = re.compile(rb'"path": "((?:data|schema)/[^"]+)"')
@@ -236,6 +236,7 @@ class GarbagePlan:
         deleted: Garbage that is older than the grace period.
         waiting: Garbage that is younger.
         foreign: Objects that are not part of the format; they stay.
+        retained: What was to be deleted, but the store keeps it until a time; the next collection tries again.
         pinned: What the pins of the head name that this was planned on.
     """
 
@@ -244,6 +245,7 @@ class GarbagePlan:
     foreign: tuple[str, ...]
     grace: timedelta
     pinned: PinnedPaths = field(repr=False, compare=False)
+    retained: tuple[Garbage, ...] = ()
 
 
 def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> GarbagePlan:
@@ -304,12 +306,14 @@ def execute_collection(
     due.intersection_update(each.path for each in scan.by_age(before)[0])
     planned -= due
     waiting = tuple(each for each in scan.garbage if each.path in planned)
-    deleted = tuple(each for each in plan.deleted if each.path in due)
+    deleted, retained = list[Garbage](), list[Garbage]()
     # Schema documents go first, soon after the scan: a writer may create them again.
-    for each in sorted(deleted, key=lambda each: not each.path.startswith("schema/")):
-        catalog.store.delete(each.path)
-        progress(each)
-    return replace(plan, deleted=deleted, waiting=plan.waiting + waiting)
+    for each in sorted(plan.deleted, key=lambda each: not each.path.startswith("schema/")):
+        if each.path in due:
+            gone = delete_unless_retained(catalog.store, each.path)
+            (deleted if gone else retained).append(each)
+            progress(each)
+    return replace(plan, deleted=tuple(deleted), waiting=plan.waiting + waiting, retained=tuple(retained))
 
 
 def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timedelta:
