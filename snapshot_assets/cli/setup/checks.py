@@ -20,7 +20,7 @@ from pathlib import Path
 
 from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW, Catalog
 from snapshot_assets.catalog.verify.comparisons import last_full_comparison
-from snapshot_assets.errors import ObjectNotFoundError, SnapshotError
+from snapshot_assets.errors import SnapshotError, StorageError, StoreDeniedError
 from snapshot_assets.format.layout import TRANSACTIONS
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import duration_text, human_bytes, human_seconds, size_text
@@ -188,10 +188,10 @@ def _check_lock(uri: str, bucket: S3Bucket) -> Check:
     for right, work in rights.items():
         try:
             work(f"{TRANSACTIONS}probe-{uuid.uuid4().hex}")  # which does not exist, so that nothing is locked
-        except ObjectNotFoundError:
-            continue
-        except SnapshotError as error:
+        except StoreDeniedError as error:
             return failed(check, uri, error, f"Grant the right {right}.")
+        except StorageError:
+            continue
     return Check(check, uri, True, detail)
 
 
