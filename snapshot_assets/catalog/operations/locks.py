@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.garbage import PinnedPaths, checked_grace, scan_head
@@ -40,6 +40,7 @@ class LockRun:
         until: When its locks end.
         objects: How many objects needed a lock.
         done_through: The last path that is locked of a run that did not end; None of one that ended.
+        previous: Of a run that did not end: `began_at` and `until` of the last one that did.
     """
 
     location_id: str
@@ -48,40 +49,44 @@ class LockRun:
     until: datetime
     objects: int
     done_through: str | None
+    previous: tuple[datetime, datetime] | None = None
 
     def document(self) -> bytes:
         """Return the bytes of `locks.json`."""
-        facts: dict[str, Any] = self.__dict__ | {"began_at": time_text(self.began_at), "until": time_text(self.until)}
-        return pretty_json({"version": documents.FORMAT_VERSION, **facts})
+        times = {"began_at": time_text(self.began_at), "until": time_text(self.until)}
+        previous = self.previous and [*map(time_text, self.previous)]
+        return pretty_json({"version": documents.FORMAT_VERSION, **asdict(self), **times, "previous": previous})
 
     def covers(self, info: ObjectInfo) -> bool:
-        """Return whether the run locked an object that needed it."""
+        """Return whether the run itself locked an object that needed it."""
         return info.modified < self.began_at and (self.done_through is None or info.path <= self.done_through)
+
+    def end_of(self, info: ObjectInfo, written: timedelta) -> datetime:
+        """Return when the lock of an object ends that was locked for some time when it was written."""
+        ends = [info.modified + written, *([self.until] if self.covers(info) else [])]
+        if self.previous and info.modified < self.previous[0]:
+            ends.append(self.previous[1])
+        return max(ends)
 
 
 def read_lock_run(store: ObjectStore, state: State) -> LockRun | None:
     """Return the recorded run; None without a usable record, or if a rebuild has brought back objects since."""
     try:
         found = parse_json(store.get(LOCKS, limit=_MAX_BYTES), LOCKS)
-        times = {name: parse_time(found[name]) for name in ("began_at", "until")}
-        through = found["done_through"]
-        run = LockRun(
-            found["location_id"],
-            int(found["revision"]),
-            objects=int(found["objects"]),
-            done_through=None if through is None else str(through),
-            **times,
-        )
-    except (ObjectNotFoundError, DamageError, KeyError, TypeError, ValueError):  # a hint
+        began, until, *previous = map(parse_time, (found["began_at"], found["until"], *(found["previous"] or ())))
+        through = None if found["done_through"] is None else str(found["done_through"])
+        run = LockRun(str(found["location_id"]), int(found["revision"]), began, until, int(found["objects"]), through)
+        if previous:
+            run = replace(run, previous=(previous[0], previous[1]))
+    except (ObjectNotFoundError, DamageError, LookupError, TypeError, ValueError):  # a hint
         return None
     return run if run.location_id == state.location_id and run.revision >= state.rebuilt_at else None
 
 
 def to_lock(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
     """Return those of needed objects that need a lock, in the order of their paths."""
-    return sorted(
-        each for each in objects if in_layout(each.path) and each.path not in HINTS and not is_probe(each.path)
-    )
+    ours = (each for each in objects if in_layout(each.path) and each.path not in HINTS)
+    return sorted(each for each in ours if not is_probe(each.path))
 
 
 @dataclass(frozen=True)
@@ -108,18 +113,17 @@ def known_locks(store: ObjectStore, state: State, needed: Iterable[ObjectInfo]) 
     bucket = bucket_of(store)
     if bucket is None or bucket.options.lock is None:
         return None
-    run, written = read_lock_run(store, state), written_period(bucket)
-    ends = []
-    for each in to_lock(needed):
-        own = each.modified + written
-        ends.append((max(own, run.until) if run is not None and run.covers(each) else own, each.path))
-    end, path = min(ends)
+    written = bucket.options.lock.period
+    with suppress(StoreDeniedError):  # of readers, which may not read the bucket's configuration
+        written = _written_period(bucket)
+    run = read_lock_run(store, state)
+    ends = [(run.end_of(each, written) if run else each.modified + written, each.path) for each in to_lock(needed)]
     period = min(written, bucket.options.lock.period)
-    complete = run is not None and run.done_through is None
-    return Locks(end, path, period, run.began_at if run else None, complete)
+    began, complete = (run.began_at, run.done_through is None) if run else (None, False)
+    return Locks(*min(ends), period, began, complete)
 
 
-def written_period(bucket: S3Bucket) -> timedelta:
+def _written_period(bucket: S3Bucket) -> timedelta:
     """Return how long objects are locked when they are written: by the bucket, or else by the option `lock`."""
     assert bucket.options.lock is not None
     found = bucket.protection
@@ -128,19 +132,13 @@ def written_period(bucket: S3Bucket) -> timedelta:
 
 @dataclass(frozen=True)
 class LockExtension:
-    """An extension of locks, planned or done.
+    """An extension of locks, planned or done: what is recorded of it, and what it locks itself.
 
-    Attributes:
-        run: What is recorded of it.
-        paths: What it locks, without what an interrupted run locked that it continues.
-        resumed: Whether it continues one.
-        longer: How many objects were locked for longer already, once it is done.
+    An interrupted run that it continues has locked the other objects.
     """
 
     run: LockRun
     paths: tuple[str, ...]
-    resumed: bool
-    longer: int = 0
 
 
 def plan_extension(catalog: Catalog) -> LockExtension:
@@ -152,32 +150,25 @@ def plan_extension(catalog: Catalog) -> LockExtension:
         PlanError: The location is not on S3, the option `lock` is missing, or the bucket has no Object Lock.
         DamageError: The log has a fault.
     """
-    store = catalog.store
-    bucket = locked_bucket(store)
+    store, bucket = catalog.store, locked_bucket(catalog.store)
     assert bucket.options.lock is not None
     catalog.refresh()
-    state, period = catalog.require_snapshot(), bucket.options.lock.period
-    began, run = catalog.now().replace(microsecond=0), read_lock_run(store, state)
-    needed = to_lock(_needed(catalog))
-    if (
-        run is not None
-        and run.done_through is not None
-        and run.until == run.began_at + period
-        and began - run.began_at < _RESUMED_WITHIN
-        and _has_locked(store, bucket, run, needed)
-    ):
-        paths = tuple(each.path for each in needed if each.path > run.done_through)
-        return LockExtension(replace(run, objects=len(needed)), paths, resumed=True)
-    run = LockRun(state.location_id, state.revision, began, began + period, len(needed), "")
-    return LockExtension(run, tuple(each.path for each in needed), resumed=False)
-
-
-def _needed(catalog: Catalog) -> Iterable[ObjectInfo]:
-    before = catalog.now() - checked_grace(catalog.require_snapshot(), None, unsafe=False)
+    state, now, period = catalog.require_snapshot(), catalog.now(), bucket.options.lock.period
+    began, run, previous = now.replace(microsecond=0), read_lock_run(store, state), None
     try:
-        return scan_head(catalog.store, before, PinnedPaths()).needed
+        needed = to_lock(scan_head(store, now - checked_grace(state, None, unsafe=False), PinnedPaths()).needed)
     except DamageError:
-        return catalog.store.list()
+        needed = to_lock(store.list())
+    if run is not None and run.done_through is not None:
+        recent = began - run.began_at < _RESUMED_WITHIN and run.until == run.began_at + period
+        if recent and _has_locked(store, bucket, run, needed):
+            paths = tuple(each.path for each in needed if each.path > run.done_through)
+            return LockExtension(replace(run, objects=len(needed)), paths)
+        previous = run.previous
+    elif run is not None:
+        previous = run.began_at, run.until
+    run = LockRun(state.location_id, state.revision, began, began + period, len(needed), "", previous)
+    return LockExtension(run, tuple(each.path for each in needed))
 
 
 def _has_locked(store: ObjectStore, bucket: S3Bucket, run: LockRun, needed: Iterable[ObjectInfo]) -> bool:
@@ -197,31 +188,28 @@ def execute_extension(
     Raises:
         StoreDeniedError: The right to `s3:PutObjectRetention` is missing.
     """
-    store, longer, before = catalog.store, 0, read_lock_run(catalog.store, catalog.state)
-    bucket, until = locked_bucket(store), plan.run.until
+    store, run, until = catalog.store, plan.run, plan.run.until
+    bucket = locked_bucket(store)
     # Elsewhere no lock can be longer. Some stores would shorten it.
-    asks = until - plan.run.began_at < written_period(bucket) or (before is not None and before.until > until)
+    longest = max(run.began_at + _written_period(bucket), run.previous[1] if run.previous else until)
+    asks = longest > until
     for start in range(0, max(len(plan.paths), 1), _BATCH):
         batch = plan.paths[start : start + _BATCH]
-        for was_longer in in_parallel(store, lambda path: _is_longer(bucket, path, until, asks), batch):
-            longer += was_longer
+        for _ in in_parallel(store, lambda path: _lock(bucket, path, until, asks), batch):
             progress()
         ended = start + _BATCH >= len(plan.paths)
-        store.put(LOCKS, replace(plan.run, done_through=None if ended else batch[-1]).document())
-    return replace(plan, run=replace(plan.run, done_through=None), longer=longer)
+        run = replace(run, done_through=None, previous=None) if ended else replace(run, done_through=batch[-1])
+        store.put(LOCKS, run.document())
+    return replace(plan, run=run)
 
 
-def _is_longer(bucket: S3Bucket, path: str, until: datetime, asks: bool) -> bool:
-    """Return whether an object is locked for longer already; if not, lock it, unless it was deleted meanwhile."""
-    try:
-        if asks and (bucket.retained_until(path) or until) > until:
-            return True
-        bucket.retain(path, until)
-    except ObjectNotFoundError:
-        return False
-    except StoreDeniedError:
-        found = bucket.retained_until(path)
-        if found is None or found < until:
-            raise
-        return True
-    return False
+def _lock(bucket: S3Bucket, path: str, until: datetime, asks: bool) -> None:
+    """Lock an object, unless it is locked for longer already, or was deleted meanwhile."""
+    with suppress(ObjectNotFoundError):
+        try:
+            if not asks or (bucket.retained_until(path) or until) <= until:
+                bucket.retain(path, until)
+        except StoreDeniedError:
+            found = bucket.retained_until(path)
+            if found is None or found < until:
+                raise

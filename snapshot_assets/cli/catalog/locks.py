@@ -27,12 +27,9 @@ def extend(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace, uri: str, plan: LockExtension, done: bool) -> None:
     if options.json:
-        facts = {"uri": uri, "dry_run": options.dry_run, "locked": len(plan.paths), "longer": plan.longer}
-        show_json(facts | {"resumed": plan.resumed} | plain(asdict(plan.run)))
+        show_json({"uri": uri, "dry_run": options.dry_run, "locked": len(plan.paths)} | plain(asdict(plan.run)))
         return
-    verb = "are" if done else "would be"
-    show(f"{uri}: {counted(plan.run.objects, 'object')} {verb} locked until {time_text(plan.run.until)}")
-    if plan.resumed:
-        show(f"an interrupted run locked {plan.run.objects - len(plan.paths):,} of them")
-    if plan.longer:
-        show(f"{plan.longer:,} of them were locked for longer already")
+    verb, run = "are" if done else "would be", plan.run
+    show(f"{uri}: {counted(run.objects, 'object')} {verb} locked until {time_text(run.until)}")
+    if before := run.objects - len(plan.paths):
+        show(f"an interrupted run had locked {before:,} of them")

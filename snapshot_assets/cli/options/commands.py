@@ -368,10 +368,7 @@ COMMANDS = {
         *_PLANS,
     ),
     "catalog extend-locks": Command(
-        "catalog.locks:extend",
-        "lock what is needed on S3 for as long again as the storage option lock says",
-        _DRY_RUN,
-        *_READS,
+        "catalog.locks:extend", "lock what is needed for as long again as the option lock says", _DRY_RUN, *_READS
     ),
     "catalog promote": Command(
         "replicate:promote",
