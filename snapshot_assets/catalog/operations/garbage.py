@@ -306,14 +306,14 @@ def execute_collection(
     due.intersection_update(each.path for each in scan.by_age(before)[0])
     planned -= due
     waiting = tuple(each for each in scan.garbage if each.path in planned)
-    deleted, retained = list[Garbage](), list[Garbage]()
+    deleted, retained = tuple(each for each in plan.deleted if each.path in due), set[str]()
     # Schema documents go first, soon after the scan: a writer may create them again.
-    for each in sorted(plan.deleted, key=lambda each: not each.path.startswith("schema/")):
-        if each.path in due:
-            gone = delete_unless_retained(catalog.store, each.path)
-            (deleted if gone else retained).append(each)
-            progress(each)
-    return replace(plan, deleted=tuple(deleted), waiting=plan.waiting + waiting, retained=tuple(retained))
+    for each in sorted(deleted, key=lambda each: not each.path.startswith("schema/")):
+        if not delete_unless_retained(catalog.store, each.path):
+            retained.add(each.path)
+        progress(each)
+    gone, kept = ([each for each in deleted if (each.path in retained) == stays] for stays in (False, True))
+    return replace(plan, deleted=tuple(gone), waiting=plan.waiting + waiting, retained=tuple(kept))
 
 
 def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timedelta:
