@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import newest_state
-from snapshot_assets.catalog.operations.garbage import PinnedPaths, scan_state
+from snapshot_assets.catalog.operations.garbage import Garbage, GarbageScan, PinnedPaths, scan_state
+from snapshot_assets.catalog.operations.locks import Locks, known_locks
 from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import held_tags
@@ -94,6 +95,8 @@ class Status:
         promoting: Whether a promotion of the replica was begun and has not ended.
         compared: The last comparisons with the source: that of everything, then a later one of a part.
         different: The tables of chunks that were different when last compared, although the source had not changed.
+        locks: Until when what is needed is locked; None for a store without the option `lock`.
+        unlocked: Whether the first of these locks has ended.
     """
 
     uri: str
@@ -118,6 +121,8 @@ class Status:
     promoting: bool = False
     compared: tuple[Aged[ComparisonRecord], ...] = ()
     different: tuple[str, ...] = ()
+    locks: Locks | None = None
+    unlocked: bool = False
 
     @property
     def is_damaged(self) -> bool:
@@ -157,10 +162,13 @@ def _status(store: ObjectStore, now: datetime) -> Status:
     tag = max(tags, key=attrgetter("created_at", "revision", "name"), default=None)
     verifications = current_verifications(store, state.location_id, infos)
     comparisons = current_comparisons(store, state, infos)
-    # Without the marker, nothing shows which versions the replica has.
-    damage, collectable, waiting = (str(fault), None, None) if fault else _garbage(store, state, infos, now)
-    damaged = known_damage(verifications) | _misfits(state, objects)
     assert state.header is not None
+    before = now - timedelta(microseconds=state.header.grace)
+    # Without the marker, nothing shows which versions the replica has.
+    scan = str(fault) if fault else _scan(store, state, infos, before)
+    collectable, waiting = (None, None) if isinstance(scan, str) else map(_garbage_size, scan.by_age(before))
+    locks = known_locks(store, state, infos if isinstance(scan, str) else scan.needed)
+    damaged = known_damage(verifications) | _misfits(state, objects)
     return Status(
         uri=store.uri,
         location_id=state.location_id,
@@ -179,11 +187,13 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         compared=tuple(Aged(each, _age(each.started_at, now)) for each in comparisons),
         different=known_differences(comparisons),
         damaged=tuple(sorted(damaged)),
-        damage=damage,
+        damage=scan if isinstance(scan, str) else "",
         collectable=collectable,
         waiting=waiting,
         transactions=_size([info.size for info in infos if revision_of(info.path)]),
         checkpoints=_size([info.size for info in infos if checkpointed_revision(info.path)]),
+        locks=locks,
+        unlocked=locks is not None and locks.earliest_end <= now,
     )
 
 
@@ -209,18 +219,18 @@ def _misfits(state: State, objects: Listed) -> set[str]:
     return missing | {path for path in needed - missing if objects[path].size != sizes[path]}
 
 
-def _garbage(
-    store: ObjectStore, state: State, infos: Sequence[ObjectInfo], now: datetime
-) -> tuple[str, Size | None, Size | None]:
-    """Return why the garbage is unknown, or the garbage that is older than the grace period, and the other."""
-    assert state.header is not None
-    before, pinned = now - timedelta(microseconds=state.header.grace), PinnedPaths()
+def _scan(store: ObjectStore, state: State, infos: Sequence[ObjectInfo], before: datetime) -> GarbageScan | str:
+    """Return the garbage, or why it is unknown."""
+    pinned = PinnedPaths()
     try:
         pinned.read(store, state.pins)
-        old, young = scan_state(store, state, infos, before, pinned.paths).by_age(before)
+        return scan_state(store, state, infos, before, pinned.paths)
     except DamageError as error:
-        return str(error), None, None
-    return "", _size([each.bytes for each in old]), _size([each.bytes for each in young])
+        return str(error)
+
+
+def _garbage_size(garbage: Sequence[Garbage]) -> Size:
+    return _size([each.bytes for each in garbage])
 
 
 def _size(sizes: Sequence[int]) -> Size:

@@ -44,6 +44,7 @@ def metrics_of(status: Status, max_age: timedelta | None) -> str:
         *_verifications(status),
         *_comparisons(status),
         *_objects(status),
+        *_locks(status),
     ]
     if max_age is not None:
         limit = _gauge("max_age_seconds", "Limit of the age of the newest sealed export.", max_age.total_seconds())
@@ -123,6 +124,16 @@ def _objects(status: Status) -> Iterator[_Gauge]:
     yield _gauge("log_transactions", "Transactions of the log.", status.transactions.objects)
     yield _gauge("log_checkpoints", "Checkpoints of the log.", status.checkpoints.objects)
     yield _gauge("log_bytes", "Size of the log.", status.transactions.bytes + status.checkpoints.bytes)
+
+
+def _locks(status: Status) -> Iterator[_Gauge]:
+    """Yield when the first lock ends and when locks were extended, for a store with the option `lock`."""
+    if (locks := status.locks) is not None:
+        end = "When the first lock of a needed object ends."
+        yield _gauge("earliest_lock_end_timestamp_seconds", end, locks.earliest_end.timestamp())
+        if locks.extended_at is not None:
+            began = "When the last extension of locks began."
+            yield _gauge("locks_extended_timestamp_seconds", began, locks.extended_at.timestamp())
 
 
 def _text(uri: str, families: list[_Gauge]) -> str:

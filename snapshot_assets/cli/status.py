@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from snapshot_assets.catalog.operations.locks import Locks
 from snapshot_assets.catalog.status import Aged, Moment, Size, Status, location_status
 from snapshot_assets.catalog.verify.records import Verification
 from snapshot_assets.cli.exit_status import ExitStatus
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
             show(unreadable(store.uri))
         raise
     stale = max_age is not None and status.is_older(max_age)
-    healthy = not stale and not status.is_damaged and status.export is not None
+    healthy = not (stale or status.is_damaged or status.unlocked) and status.export is not None
     if options.json:
         facts = asdict(status)
         facts |= {name: [each.pop("record") | each for each in facts[name]] for name in ("verified", "compared")}
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(status: Status, max_age: timedelta | None, *, stale: bool) -> None:
     unsealed = "OK" if status.export else "UNSEALED"
-    verdict = "DAMAGED" if status.is_damaged else "STALE" if stale else unsealed
+    verdict = "DAMAGED" if status.is_damaged else "UNLOCKED" if status.unlocked else "STALE" if stale else unsealed
     show(f"{verdict}: {status.uri} at revision {status.revision}")
     for name, text in _lines(status):
         show(f"  {name + ':':<16}{text}")
@@ -85,9 +86,21 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
     yield from _first("different", status.different, "`snapshots compare` names all and their rows")
     if status.damage:
         yield "damaged", status.damage
+    if status.locks is not None:
+        yield "locked", _locked(status.locks)
     if status.collectable is not None and status.waiting is not None:
         yield "garbage", _garbage(status.collectable, status.waiting, replica=status.replica_of is not None)
     yield "log", f"{_size(status.transactions, 'transaction')}; {_size(status.checkpoints, 'checkpoint')}"
+
+
+def _locked(locks: Locks) -> str:
+    """Return until when objects are locked, and what to do if that is less than half of what it may be."""
+    left, extended = locks.earliest_end - datetime.now(UTC), "never extended"
+    if locks.extended_at is not None:
+        extended = f"{'' if locks.complete else 'partly '}extended at {time_text(locks.extended_at)}"
+    verb = "ended" if left <= timedelta(0) else "ends"
+    advice = "" if left > locks.period / 2 else "; run `snapshots catalog extend-locks`"
+    return f"{extended}; the earliest lock {verb} at {time_text(locks.earliest_end)}, of {locks.object}{advice}"
 
 
 def _first(name: str, found: Sequence[str], advice: str) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,9 @@ from snapshot_assets.catalog.state.retained import ReleasedObject
 from snapshot_assets.cli.output import show, show_table
 from snapshot_assets.format.units import counted, human_bytes
 
+RETAINED = "stay: the store keeps them until their retention ends; the next call tries again"
+"""What is said of objects that the store does not delete yet."""
+
 Reasoned = ReleasedObject | Garbage
 """An object that is deleted, and why."""
 

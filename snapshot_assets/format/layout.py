@@ -43,6 +43,10 @@ REPLICA = "replica.json"
 """Path of the marker of a replica."""
 LOAD_MANIFESTS = {"redshift": "redshift.manifest", "snowflake": "snowflake.sql"}
 """Paths of load manifests, by the database that reads them."""
+LOCKS = "locks.json"
+"""Path of the record of the last run that extended locks."""
+HINTS = frozenset({MANIFEST, CHECKSUMS, LOCKS, *LOAD_MANIFESTS.values()})
+"""Paths of what is overwritten and proves nothing."""
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
 VERIFICATIONS = "verification/"
@@ -219,9 +223,7 @@ def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     records, log = (_VERIFICATION, _COMPARISON), (_TRANSACTION, _CHECKPOINT, _PROBE)
     patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, *records)
-    return path in (MANIFEST, CHECKSUMS, REPLICA, *LOAD_MANIFESTS.values()) or any(
-        pattern.fullmatch(path) for pattern in patterns
-    )
+    return path in HINTS or path == REPLICA or any(pattern.fullmatch(path) for pattern in patterns)
 
 
 def check_data_path(path: str, chunk: int) -> str:

@@ -57,9 +57,10 @@ from snapshot_assets.pipeline.dagster.failures import showing_failures
 from snapshot_assets.pipeline.dagster.metadata import schema_metadata, seal_metadata
 from snapshot_assets.pipeline.dagster.partitions import asset_key, chunk_assets, partitions_of, plan_asset
 from snapshot_assets.pipeline.dagster.resources import IO_MANAGER, PLAN, SNAPSHOTS, SPARK, Snapshots, snapshots_of
-from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.configuration import Configuration, UnsetOptions
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.windows import require_range
+from snapshot_assets.storage.location import parse_location
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource  # loads dagster_aws's other services, too, which takes 50 MB
@@ -181,7 +182,12 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
         raise PlanError(
             f"plan {plan.name!r}: {plan.source} is a Spark catalog, which cannot be compared; remove compare_cron"
         )
-    jobs = plan_jobs(plan, spark_key, comparable=comparable)
+    locked = _locked(plan, configuration)
+    if plan.dagster.extend_locks_cron and not locked:
+        raise PlanError(
+            f"plan {plan.name!r}: extend_locks_cron needs the storage option lock; write it, or remove this"
+        )
+    jobs = plan_jobs(plan, spark_key, comparable=comparable, locked=locked)
     schedules = plan_schedules(plan, jobs)
     tagging = [tag_job(plan)] if plan.retention.tag else []
     restoring = [restore_job(plan)] if plan.target else []
@@ -219,6 +225,19 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
         schedules=schedules,
         sensors=sensors,
     )
+
+
+def _locked(plan: Plan, configuration: Configuration) -> list[str]:
+    """Return the URIs of a plan's location and replica whose storage has the option `lock`."""
+    options = {plan.to: configuration.written_store_options(plan)}
+    if plan.replicate_to:
+        options[plan.replicate_to] = configuration.storage.of(parse_location(plan.replicate_to))
+    unset = plan.dagster.extend_locks_cron is not None  # where variables are missing, the schedule alone tells
+    return [
+        uri
+        for uri, given in options.items()
+        if given is not None and (given.lock is not None or (unset and isinstance(given, UnsetOptions)))
+    ]
 
 
 def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:

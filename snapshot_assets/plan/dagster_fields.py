@@ -140,6 +140,10 @@ class DagsterFields(BaseModel):
         None,
         description="When all rows are compared with the source, UTC, as `snapshots compare` does; by default never.",
     )
+    extend_locks_cron: Annotated[str | None, _NOT_OF_QUERIES] = Field(
+        None,
+        description="When the locks of a location with the storage option `lock` are extended, UTC; by default never.",
+    )
     drill_cron: str | None = Field(
         None, description="When a plan with `scratch` has its restore drill, UTC; by default on the 1st of each month."
     )
@@ -166,7 +170,7 @@ class DagsterFields(BaseModel):
         description="Age of the newest seal at which `manifest`, or the `copy` of a query, is stale; by default never.",
     )
 
-    @field_validator("export_cron", "verify_cron", "compare_cron", "drill_cron")
+    @field_validator("export_cron", "verify_cron", "compare_cron", "extend_locks_cron", "drill_cron")
     @classmethod
     def _is_cron(cls, text: str | None) -> str | None:
         if text is None:

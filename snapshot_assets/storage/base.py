@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import BinaryIO, Protocol
 
-from snapshot_assets.errors import LimitExceededError, UnsafePathError
+from snapshot_assets.errors import LimitExceededError, ObjectRetainedError, UnsafePathError
 from snapshot_assets.format.units import counted
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -108,6 +108,15 @@ class ObjectStore(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete an object; a missing object is no error."""
+
+
+def delete_unless_retained(store: ObjectStore, path: str) -> bool:
+    """Delete an object; returns False if the store keeps it until a time, or under legal hold."""
+    try:
+        store.delete(path)
+    except ObjectRetainedError:
+        return False
+    return True
 
 
 def check_path(path: str) -> str:

@@ -18,7 +18,7 @@ from snapshot_assets.errors import (
     StorageError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
 
 
 def create_own(store: ObjectStore, path: str, data: bytes) -> None:
@@ -113,7 +113,7 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
         with suppress(StorageError):  # the first error is the one to report
             store.delete(path)
         raise
-    store.delete(path)
+    delete_unless_retained(store, path)
     if not conditional and not single_writer:
         raise ConditionalCreateUnsupportedError(
             f"{store.uri} accepted two creates of one object, so two writers could both win a revision. Use a store "

@@ -168,10 +168,11 @@ class S3Bucket:
         until: datetime | None = found.get("ObjectLockRetainUntilDate")
         return until.astimezone(UTC) if until is not None else None
 
-    def hold(self, path: str, *, on: bool) -> None:
-        """Put the newest version of an object under the store's legal hold, or end that."""
+    def hold(self, path: str, version: str = "", *, on: bool) -> None:
+        """Put a version of an object, the newest by default, under the store's legal hold, or end that."""
+        status = {"Status": "ON" if on else "OFF"}
         with self._errors("hold" if on else "release", path):
-            self._client.put_object_legal_hold(**self._object(path), LegalHold={"Status": "ON" if on else "OFF"})
+            self._client.put_object_legal_hold(**self._object(path, version), LegalHold=status)
 
     def _object(self, path: str, version: str = "") -> dict[str, str]:
         key = "/".join((*self._location.segments, check_path(path)))

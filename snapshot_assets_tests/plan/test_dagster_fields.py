@@ -98,6 +98,7 @@ def test_a_share_needs_a_verification_of_samples(depth: str) -> None:
     [
         ({"dagster": {"verify_cron": "daily"}}, "'daily' is no cron expression"),
         ({"dagster": {"compare_cron": "weekly"}}, "'weekly' is no cron expression"),
+        ({"dagster": {"extend_locks_cron": "weekly"}}, "'weekly' is no cron expression"),
         (
             {"schema_only": True, "dagster": {"compare_cron": "0 4 * * 0"}},
             "no effect on a snapshot without rows; remove",

@@ -32,7 +32,7 @@ from snapshot_assets.format.layout import (
 from snapshot_assets.format.names import NameRule, Spellings, rule_of, table_text
 from snapshot_assets.format.predicates import Comparison, Operator, Predicate, check_columns, check_predicate, walk
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
 from snapshot_assets.storage.bulk import Listed
 
 if TYPE_CHECKING:
@@ -167,11 +167,13 @@ class Deletion:
     Attributes:
         foreign: Objects that are not part of the format, left where they are.
         temporary: How many temporary files of interrupted writers were deleted.
+        retained: Objects that the store keeps until a time; while there are some, so does the log's end.
     """
 
     objects: int
     foreign: tuple[str, ...]
     temporary: int = 0
+    retained: tuple[str, ...] = ()
 
 
 def delete_snapshot(
@@ -206,15 +208,22 @@ def delete_snapshot(
         store.delete(path)
     objects = Listed(store)
     objects.missing(_named(store, state))  # makes the listing include them
-    gone, shown = set[str](), set(objects)
-    for kept in (TRANSACTIONS, ()):  # the log goes when nothing else is listed, its head last
-        while ours := [path for path in shown - gone if not path.startswith(kept) and in_layout(path)]:
+    gone, retained, shown = set[str](), set[str](), set(objects)
+    for log in (False, True):  # the log goes when nothing else is there, its head last
+        while not (log and retained):
+            others = (path for path in shown - gone - retained if in_layout(path))
+            ours = [path for path in others if log or not path.startswith(TRANSACTIONS)]
+            if not ours:
+                break
             for path in sorted(ours, key=lambda path: (path.startswith(TRANSACTIONS), revision_of(path) or 0, path)):
-                store.delete(path)
+                if log and retained:
+                    break
+                deleted = delete_unless_retained(store, path)
+                (gone if deleted else retained).add(path)
                 progress(path)
-            gone.update(ours)
             shown.update(info.path for info in store.list())
-    return Deletion(len(gone), tuple(sorted(shown - gone)), len(temporary))
+    foreign = sorted(path for path in shown if not in_layout(path))
+    return Deletion(len(gone), tuple(foreign), len(temporary), tuple(sorted(retained)))
 
 
 def _named(store: ObjectStore, state: State) -> set[str]:

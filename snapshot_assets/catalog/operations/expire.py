@@ -19,6 +19,7 @@ from snapshot_assets.catalog.rules import Retention, delete_tags
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act
+from snapshot_assets.storage.base import delete_unless_retained
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
     tags, _ = _commit(catalog, delete)
     for action in tags.actions:
         if isinstance(action, act.TagDeleted):
-            catalog.store.delete(tags.before.tags[action.name].pin.object.path)
+            delete_unless_retained(catalog.store, tags.before.tags[action.name].pin.object.path)
     revisions, revision = _commit(catalog, expire)
     return _plan(tags, revisions, catalog.now(), revision)
 

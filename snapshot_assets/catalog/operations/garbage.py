@@ -41,7 +41,7 @@ from snapshot_assets.format.layout import (
     transaction_path,
 )
 from snapshot_assets.format.units import duration_text
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore, delete_unless_retained
 from snapshot_assets.storage.create import probe
 
 _PATH = re.compile(rb'"path": "((?:data|schema)/[^"]+)"')
@@ -109,10 +109,12 @@ class GarbageScan:
 
     Attributes:
         foreign: Paths of objects that are not part of the format.
+        needed: The other objects.
     """
 
     garbage: tuple[Garbage, ...]
     foreign: tuple[str, ...]
+    needed: tuple[ObjectInfo, ...] = ()
 
     def by_age(self, before: datetime) -> tuple[tuple[Garbage, ...], tuple[Garbage, ...]]:
         """Return the garbage of a time or earlier, and the younger garbage.
@@ -190,7 +192,8 @@ def scan_state(
     garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in records.items()]
     temporary = [info for info in store.temporaries() if is_temporary(info.path)]
     garbage += [Garbage(info.path, info.size, "temporary", info.modified) for info in temporary]
-    return GarbageScan(tuple(garbage), tuple(foreign))
+    others = {each.path for each in garbage}.union(foreign)
+    return GarbageScan(tuple(garbage), tuple(foreign), tuple(each for each in objects if each.path not in others))
 
 
 class _LogTimes:
@@ -233,6 +236,7 @@ class GarbagePlan:
         deleted: Garbage that is older than the grace period.
         waiting: Garbage that is younger.
         foreign: Objects that are not part of the format; they stay.
+        retained: What was to be deleted, but the store keeps it until a time; the next collection tries again.
         pinned: What the pins of the head name that this was planned on.
     """
 
@@ -241,6 +245,7 @@ class GarbagePlan:
     foreign: tuple[str, ...]
     grace: timedelta
     pinned: PinnedPaths = field(repr=False, compare=False)
+    retained: tuple[Garbage, ...] = ()
 
 
 def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> GarbagePlan:
@@ -301,12 +306,14 @@ def execute_collection(
     due.intersection_update(each.path for each in scan.by_age(before)[0])
     planned -= due
     waiting = tuple(each for each in scan.garbage if each.path in planned)
-    deleted = tuple(each for each in plan.deleted if each.path in due)
+    deleted, retained = tuple(each for each in plan.deleted if each.path in due), set[str]()
     # Schema documents go first, soon after the scan: a writer may create them again.
     for each in sorted(deleted, key=lambda each: not each.path.startswith("schema/")):
-        catalog.store.delete(each.path)
+        if not delete_unless_retained(catalog.store, each.path):
+            retained.add(each.path)
         progress(each)
-    return replace(plan, deleted=deleted, waiting=plan.waiting + waiting)
+    gone, kept = ([each for each in deleted if (each.path in retained) == stays] for stays in (False, True))
+    return replace(plan, deleted=tuple(gone), waiting=plan.waiting + waiting, retained=tuple(kept))
 
 
 def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timedelta:

@@ -42,7 +42,7 @@ from snapshot_assets.format.layout import (
     revision_of,
     transaction_path,
 )
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore, delete_unless_retained
 from snapshot_assets.storage.bulk import Listed
 from snapshot_assets.storage.create import probe
 
@@ -111,12 +111,14 @@ class PrunePlan:
         kept: The oldest revision that the log still has in full; a checkpoint lies there. 0 if everything stays.
         newest: The newest readable checkpoint. 0 if everything stays.
         grace: How old everything is that it deletes.
+        retained: The oldest object that the store keeps until a time, at which pruning stopped; None if there is none.
     """
 
     released: tuple[ReleasedObject, ...]
     kept: int
     newest: int
     grace: timedelta = field(default=timedelta(0), compare=False)
+    retained: str | None = None
 
     @property
     def deleted(self) -> tuple[str, ...]:
@@ -179,9 +181,9 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
                     " Run again."
                 )
         refuse_faults(scan_log(store), "nothing was pruned")
-    for path in gone:
-        store.delete(path)
-    return replace(plan, released=tuple(planned[path] for path in gone))
+    deleted = [*takewhile(lambda path: delete_unless_retained(store, path), gone)]
+    retained = gone[len(deleted)] if len(deleted) < len(gone) else None
+    return replace(plan, released=tuple(planned[path] for path in deleted), retained=retained)
 
 
 def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:

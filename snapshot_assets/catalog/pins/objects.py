@@ -27,7 +27,7 @@ from snapshot_assets.format import documents
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json, sha256_hex
 from snapshot_assets.format.layout import check_savepoint_path, check_tag_path, new_attempt, savepoint_path, tag_path
 from snapshot_assets.format.units import counted, duration_text, parse_duration, parse_time, time_text
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
 from snapshot_assets.storage.create import create_own
 
 NO_OBJECT = act.ObjectRef("", "", 0)
@@ -151,10 +151,10 @@ def _create_pin(
     try:
         committed = catalog.commit(prepare)
     except (UsageError, ConflictError):
-        catalog.store.delete(path)
+        delete_unless_retained(catalog.store, path)
         raise
     if committed is None:
-        catalog.store.delete(path)
+        delete_unless_retained(catalog.store, path)
         return None
     return CommittedPin(created, catalog.writer_id, committed, version, hold)
 
@@ -196,7 +196,7 @@ def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = 
     catalog.refresh()
     if catalog.commit(prepare) is None:
         return False
-    catalog.store.delete(pin.pin.object.path)
+    delete_unless_retained(catalog.store, pin.pin.object.path)
     return True
 
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.automatic import TagRule, due
+from snapshot_assets.catalog.pins.legal_holds import end_holds, holding_bucket, set_holds
 from snapshot_assets.catalog.pins.objects import NO_OBJECT, create_pin, delete_pin, ttl_text
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState, held_text, refuse_held
@@ -22,6 +23,7 @@ from snapshot_assets.errors import ConflictError, PlanError, TagExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.names import check_tag_name
 from snapshot_assets.format.units import parse_duration, time_text
+from snapshot_assets.storage.base import delete_unless_retained
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def supersede(
     made = create_pin(catalog, wanted, action, hold)
     if made is None:
         return Tag(superseded[-1], new=False)
-    catalog.store.delete(superseded[-1].pin.object.path)
+    delete_unless_retained(catalog.store, superseded[-1].pin.object.path)
     return Tag(made, new=True)
 
 
@@ -214,14 +216,17 @@ _FORBIDDEN = ("Cc", "Cs")
 def hold_tag(catalog: Catalog, name: str, reason: str, by: str | None = None) -> Tag:
     """Put a tag under legal hold. If it is held for the same reason and by the same person, return it as it is.
 
+    With the storage option `lock.legal_holds`, the store holds what the tag needs, too.
+
     `by` is who; None for the writer, as the log names it.
 
     Raises:
         PlanError: The reason or the person is empty, too long, or has control characters.
         VersionNotFoundError: There is no such tag.
         TagHeldError: It is held for another reason, or by somebody else.
+        StorageError: The tag is held, but not all of its objects; call again.
     """
-    note = _note(catalog, reason, by)
+    note, bucket = _note(catalog, reason, by), holding_bucket(catalog.store)
 
     def held(state: State) -> act.TagCreated | None:
         known = state.tags[name]
@@ -230,7 +235,10 @@ def hold_tag(catalog: Catalog, name: str, reason: str, by: str | None = None) ->
         refuse_held([known])
         return known.pin
 
-    return supersede(catalog, name, held, lambda tag: act.TagHeld(tag, note), hold=note)
+    tag = supersede(catalog, name, held, lambda tag: act.TagHeld(tag, note), hold=note)
+    if bucket is not None:
+        set_holds(catalog.store, bucket, catalog.refresh(), tag.known)
+    return tag
 
 
 def release_tag(catalog: Catalog, name: str, reason: str, by: str | None = None) -> Tag:
@@ -240,9 +248,13 @@ def release_tag(catalog: Catalog, name: str, reason: str, by: str | None = None)
         PlanError: The tag is not held, or an argument is invalid as for `hold_tag`.
         ConflictError: Another writer changed the hold meanwhile.
         VersionNotFoundError: There is no such tag.
+        StorageError: The tag is still held, but not all of its objects; call again.
     """
-    note = _note(catalog, reason, by)
-    hold = known_tag(catalog.refresh(), name).hold
+    note, bucket = _note(catalog, reason, by), holding_bucket(catalog.store)
+    before = known_tag(catalog.refresh(), name)
+    hold = before.hold
+    if bucket is not None and hold is not None:
+        end_holds(catalog.store, bucket, catalog.state, before)
 
     def released(state: State) -> act.TagCreated:
         known = state.tags[name]

@@ -22,7 +22,7 @@ from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.errors import ConflictError, DamageError, ReplicaError, TagHeldError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import REPLICA
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
 
 _REASON = "The replica never had this tag's data, and was promoted without it."
 
@@ -136,9 +136,9 @@ def execute_promotion(catalog: Catalog, plan: PromotionPlan, *, single_writer: b
             store.put(REPLICA, replace(found, promoting=False).document())
         raise
     for tag in plan.ends.tags:
-        store.delete(tag.pin.object.path)
+        delete_unless_retained(store, tag.pin.object.path)
     for savepoint in plan.ends.savepoints:
-        store.delete(savepoint.pin.object.path)
+        delete_unless_retained(store, savepoint.pin.object.path)
     store.delete(REPLICA)
     return replace(plan, committed=committed)
 

@@ -29,7 +29,7 @@ from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, REPLICA, checkpoint_path, transaction_path
 from snapshot_assets.format.transactions import decode_transaction, trailing_sha256
 from snapshot_assets.format.units import parse_time, time_text
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
 from snapshot_assets.storage.bulk import Listed, in_parallel
 from snapshot_assets.storage.create import SingleWriterStore, holds, probe
 
@@ -144,9 +144,9 @@ class _Run:
         if delete:  # what neither the replica's head needs nor the source has; both are read again
             needed = needed_objects(read_state(self.target))
             for info in unneeded(self.source, Listed(self.target), needed):
-                self.target.delete(info.path)
-                self.done.deleted += 1
-                self.done.deleted_bytes += info.size
+                if delete_unless_retained(self.target, info.path):
+                    self.done.deleted += 1
+                    self.done.deleted_bytes += info.size
         self.done.revision, self.done.sealed = self.plan.state.revision, self.plan.state.sealed
         return self.done
 

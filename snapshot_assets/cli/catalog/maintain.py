@@ -22,7 +22,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.output import show, show_json
-from snapshot_assets.cli.unreferenced import released_json, show_objects, show_reasons, sizes
+from snapshot_assets.cli.unreferenced import RETAINED, released_json, show_objects, show_reasons, sizes
 from snapshot_assets.format.units import counted, human_bytes, noun
 
 
@@ -52,10 +52,11 @@ def prune(options: argparse.Namespace) -> int:
 def _report_pruning(options: argparse.Namespace, uri: str, plan: PrunePlan, done: bool) -> None:
     if options.json:
         facts = {"uri": uri, "dry_run": options.dry_run, "deleted": done, "kept": plan.kept}
+        facts["retained"] = plan.retained
         show_json(facts | released_json(plan.released))
     elif not plan.kept:
         show("nothing to prune: two checkpoints stay, and there are fewer; `snapshots catalog checkpoint` writes one")
-    elif not plan.released:
+    elif not plan.released and not plan.retained:
         show(f"nothing to prune: nothing that lies before revision {plan.kept} is older than the grace period")
     else:
         if not done:
@@ -63,6 +64,8 @@ def _report_pruning(options: argparse.Namespace, uri: str, plan: PrunePlan, done
         show_reasons(plan.released)
         verb = "deleted" if done else "would be deleted"
         show(f"{sizes(plan.released)}, {verb}; the log is whole from {plan.kept} on")
+        if plan.retained:
+            show(f"{plan.retained} and later objects {RETAINED}")
 
 
 def repair(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import duration_of, open_catalog, place_of
 from snapshot_assets.cli.output import show, show_json, show_message, show_table
 from snapshot_assets.cli.progress import object_progress
-from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
+from snapshot_assets.cli.unreferenced import RETAINED, by_reason, released_json, show_reasons, show_released, sizes
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.format.units import counted, duration_text, human_bytes, time_text
@@ -154,6 +154,7 @@ def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan,
             "reasons": by_reason(plan.deleted),
             "garbage": [_garbage(each) for each in plan.deleted],
             "waiting": [_garbage(each) for each in plan.waiting],
+            "retained": [_garbage(each) for each in plan.retained],
             "foreign": list(plan.foreign),
         }
         show_json(facts)
@@ -166,6 +167,8 @@ def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan,
         show(f"{sizes(plan.deleted)}, {'deleted' if done else 'would be deleted'}")
         if plan.waiting:
             show(f"{sizes(plan.waiting)}, garbage for less than {duration_text(plan.grace)}: kept so long")
+        if plan.retained:
+            show(f"{sizes(plan.retained)}, {RETAINED}")
     for path in plan.foreign:
         show_message(f"left alone: {path} is not part of the format")
 

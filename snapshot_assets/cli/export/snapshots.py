@@ -26,6 +26,7 @@ from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import open_catalog, open_log, place_of
 from snapshot_assets.cli.output import plain, show, show_json, show_message, show_table
 from snapshot_assets.cli.progress import object_progress
+from snapshot_assets.cli.unreferenced import RETAINED
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
@@ -161,6 +162,8 @@ def delete(options: argparse.Namespace) -> int:
     else:
         left = f" and {counted(deletion.temporary, 'temporary file')}" if deletion.temporary else ""
         show(f"Deleted {counted(deletion.objects, 'object')}{left} of {store.uri}.")
+        if deletion.retained:
+            show(f"{counted(len(deletion.retained), 'object')}, and the log, {RETAINED}")
     return 0
 
 

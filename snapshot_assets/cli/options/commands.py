@@ -367,6 +367,9 @@ COMMANDS = {
         *_RECORDED,
         *_PLANS,
     ),
+    "catalog extend-locks": Command(
+        "catalog.locks:extend", "lock what is needed for as long again as the option lock says", _DRY_RUN, *_READS
+    ),
     "catalog promote": Command(
         "replicate:promote",
         "make a replica a location of its own",

@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,13 +20,15 @@ from pathlib import Path
 
 from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW, Catalog
 from snapshot_assets.catalog.verify.comparisons import last_full_comparison
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import SnapshotError, StorageError, StoreDeniedError
+from snapshot_assets.format.layout import TRANSACTIONS
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import duration_text, human_bytes, human_seconds, size_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import probe
 from snapshot_assets.storage.location import FILE, Location, parse_location
 from snapshot_assets.storage.options import StoreOptions, open_store
+from snapshot_assets.storage.s3_bucket import S3Bucket, bucket_of
 
 _LEAST_JAVA = 17
 _LEAST_FREE = 1 << 30
@@ -151,8 +154,45 @@ def check_location(uri: str, options: StoreOptions | None, *, single_writer: boo
     most = duration_text(MAX_CLOCK_SKEW)
     detail = f"this machine's clock is {abs(seconds):.0f} s {where} the store's; at most {most} is accepted"
     yield Check("clock", uri, ok, detail, "" if ok else "Set this machine's clock, by NTP.")
+    if (bucket := bucket_of(store)) is not None:
+        yield _check_lock(uri, bucket)
     with suppress(SnapshotError):
         yield _last_comparison(store)
+
+
+_READ_LOCK = "Grant the rights s3:GetBucketVersioning and s3:GetBucketObjectLockConfiguration."
+
+
+def _check_lock(uri: str, bucket: S3Bucket) -> Check:
+    """Check that a bucket locks objects as the option `lock` says; without it, tell what the bucket keeps."""
+    check, lock = "object lock", bucket.options.lock
+    try:
+        found = bucket.protection
+    except SnapshotError as error:
+        if lock is not None:
+            return failed(check, uri, error, _READ_LOCK)
+        return Check(check, uri, True, "unknown, for lack of a right to read the bucket's configuration")
+    own = f"the bucket locks new objects for {found.days}d, in {found.mode} mode" if found.mode else "not locked"
+    facts = ["versions kept" if found.versioned else "versions not kept", own]
+    if lock is None:
+        return Check(check, uri, True, "; ".join(reversed(facts)))
+    holds = ", with legal holds" if lock.legal_holds else ""
+    detail = "; ".join([*facts[: 2 if found.mode else 1], f"option lock: {lock.until}, {lock.mode} mode{holds}"])
+    if not found.lockable:
+        advice = "Use a bucket that was created with Object Lock, or remove the storage option lock."
+        return Check(check, uri, False, f"{detail}; the bucket has no Object Lock", advice)
+    until = datetime.now(UTC) + lock.period
+    rights: dict[str, Callable[[str], None]] = {"s3:PutObjectRetention": lambda path: bucket.retain(path, until)}
+    if lock.legal_holds:
+        rights["s3:PutObjectLegalHold"] = lambda path: bucket.hold(path, on=True)
+    for right, work in rights.items():
+        try:
+            work(f"{TRANSACTIONS}probe-{uuid.uuid4().hex}")  # which does not exist, so that nothing is locked
+        except StoreDeniedError as error:
+            return failed(check, uri, error, f"Grant the right {right}.")
+        except StorageError:
+            continue
+    return Check(check, uri, True, detail)
 
 
 def _last_comparison(store: ObjectStore) -> Check:

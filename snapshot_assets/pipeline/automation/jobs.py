@@ -4,7 +4,7 @@ They are ops, not assets, because they make no new data. The metadata of an op's
 """
 
 # Dagster reads the annotations of ops and schedules, so they must not be postponed here.
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, time
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -27,6 +27,7 @@ from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.assets.tags import show_tags
 from snapshot_assets.pipeline.automation.comparison import compare_op
+from snapshot_assets.pipeline.automation.locks import extend_locks_op
 from snapshot_assets.pipeline.automation.restores import drill_op
 from snapshot_assets.pipeline.automation.verification import verify_op
 from snapshot_assets.pipeline.dagster.failures import as_failure, joined, showing_failures
@@ -201,8 +202,11 @@ _DAILY, _VERIFY, _MONTHLY = time(2, 15), "30 3 * * *", "0 4 1 * *"
 _SUNDAY = 6
 
 
-def plan_jobs(plan: Plan, spark_key: str, *, comparable: bool) -> list[dg.JobDefinition]:
-    """Return the jobs of a plan's location: maintenance, verify, compare if it can be, and, with `scratch`, a drill."""
+def plan_jobs(plan: Plan, spark_key: str, *, comparable: bool, locked: Sequence[str] = ()) -> list[dg.JobDefinition]:
+    """Return the jobs of a plan's location: maintenance, verify, compare if it can be, and, with `scratch`, a drill.
+
+    `locked` are the location and the replica, if their storage has the option `lock`: a job extends the locks of both.
+    """
     jobs = {
         "maintenance": (_maintenance_op(plan, spark_key), f"Maintains `{plan.to}`: {', '.join(_times(plan))}."),
         "verify": (verify_op(plan), f"Verifies `{plan.to}`; damage fails the run, and the checks of what has it."),
@@ -210,6 +214,8 @@ def plan_jobs(plan: Plan, spark_key: str, *, comparable: bool) -> list[dg.JobDef
     if comparable:
         compare = f"Compares all rows of `{plan.to}` with `{plan.source}`; damage fails the run and its check."
         jobs["compare"] = (compare_op(plan, spark_key), compare)
+    if locked:
+        jobs["extend_locks"] = (extend_locks_op(plan, locked), f"Extends the locks of `{'` and `'.join(locked)}`.")
     if plan.scratch:
         drill = f"Restores the newest tag of `{plan.to}` into a scratch database, compares all rows, and drops it."
         jobs["restore_drill"] = (drill_op(plan, spark_key), drill)
@@ -273,6 +279,7 @@ def plan_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.Sche
     crons = {
         f"{plan.name}_verify": plan.dagster.verify_cron or _VERIFY,
         f"{plan.name}_compare": plan.dagster.compare_cron,
+        f"{plan.name}_extend_locks": plan.dagster.extend_locks_cron,
         f"{plan.name}_restore_drill": plan.dagster.drill_cron or _MONTHLY,
     }
     schedules = [

@@ -234,6 +234,8 @@ def garbage_metadata(plan: GarbagePlan, *, dry_run: bool) -> dict[str, Any]:
         "bytes": sum(each.bytes for each in plan.deleted),
         "waiting_objects": len(plan.waiting),
         "waiting_bytes": sum(each.bytes for each in plan.waiting),
+        "retained_objects": len(plan.retained),
+        "retained_bytes": sum(each.bytes for each in plan.retained),
         "foreign_objects": len(plan.foreign),
         "grace": duration_text(plan.grace),
     }
