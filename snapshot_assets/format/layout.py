@@ -43,6 +43,7 @@ REPLICA = "replica.json"
 """Path of the marker of a replica."""
 LOAD_MANIFESTS = {"redshift": "redshift.manifest", "snowflake": "snowflake.sql"}
 """Paths of load manifests, by the database that reads them."""
+HINTS = (MANIFEST, CHECKSUMS, *LOAD_MANIFESTS.values())
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
 VERIFICATIONS = "verification/"
@@ -215,13 +216,21 @@ def folders_of(path: str) -> str:
     return match[2] if match else ""
 
 
+def is_written_once(path: str) -> bool:
+    """Return whether the objects of a location at `path` are written once, so that all versions are the same bytes."""
+    return (
+        in_layout(path)
+        and path not in (*HINTS, REPLICA)
+        and not is_probe(path)
+        and comparison_of(path) != ("unfinished",)
+    )
+
+
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     records, log = (_VERIFICATION, _COMPARISON), (_TRANSACTION, _CHECKPOINT, _PROBE)
     patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, *records)
-    return path in (MANIFEST, CHECKSUMS, REPLICA, *LOAD_MANIFESTS.values()) or any(
-        pattern.fullmatch(path) for pattern in patterns
-    )
+    return path in (*HINTS, REPLICA) or any(pattern.fullmatch(path) for pattern in patterns)
 
 
 def check_data_path(path: str, chunk: int) -> str:
