@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import count
 from typing import cast
 
 from snapshot_assets.catalog.catalog import proved, writer_name
@@ -26,7 +25,7 @@ from snapshot_assets.catalog.verify.altered import (
     Names,
     VersionStore,
     names_of,
-    remove_versions,
+    pruned_below,
     same_bytes,
     true_version,
     versioned_bucket,
@@ -40,19 +39,19 @@ from snapshot_assets.format.layout import (
     HINTS,
     REPLICA,
     attempt_of,
-    checkpointed_revision,
     in_layout,
     is_probe,
     is_receipt,
     is_written_once,
     log_revision,
-    transaction_path,
 )
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket
 
 _BLOCK = 4 << 20
+_NEAR = 1_000_000
+"""Revisions that a log may still reach."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Recovery:
         overwritten: What is written again because it has other bytes.
         copied: What is written to another location.
         evidence: Later receipts and pins, which contradict the log of that time, and are hidden.
-        forged: Later objects of the log that follow on none, so that they never were of it; they are deleted for ever.
+        forged: Later objects of the log above all revisions that it will ever have, which are hidden.
         lost: The revisions after that time, whoever wrote them, ascending.
         tags: The tags of the present head that the state of that time lacks.
         missing: Paths of needed objects that have no version.
@@ -141,8 +140,9 @@ def _chosen(
     once = {path: found for path, found in versions.items() if found and is_written_once(path)}
     true = {path: true_version(store, bucket, found) for path, found in once.items()}
     chosen = {path: each for path, each in true.items() if not known[path][0].marker}
-    start = min(filter(None, map(checkpointed_revision, chosen)), default=0)
-    chosen |= {path: each for path, each in true.items() if log_revision(path) > start or path == transaction_path(1)}
+    first = pruned_below(chosen)
+    chosen |= {path: each for path, each in true.items() if log_revision(path) == 1}
+    chosen |= {path: each for path, each in true.items() if log_revision(path) >= max(first, 1)}
     kept = {path: found[0] for path, found in known.items() if found and path not in HINTS and path not in true}
     chosen |= {path: each for path, each in kept.items() if not each.marker}
     scan = scan_log(cast(ObjectStore, VersionStore(store, bucket, chosen)))
@@ -164,10 +164,8 @@ def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[Objec
 def _with_later(plan: Recovery, names: Names, scan: LogScan) -> Recovery:
     """Return a plan with what becomes of objects that were written after the time."""
     log = {path for path, entries in names.items() if log_revision(path) > plan.revision}
-    used = {*map(log_revision, log)}
-    following = next(each for each in count(plan.revision + 1) if each not in used)
-    is_whole = not any(faults_of_log(scan))
-    restart = following if is_whole and following > plan.revision + 1 else 0
+    near = {revision for path in log if (revision := log_revision(path)) <= plan.revision + _NEAR}
+    restart = max(near, default=plan.revision) + 1 if log and not any(faults_of_log(scan)) else 0
     if restart and REPLICA in names and not names[REPLICA][0].marker:
         raise ReplicaError(
             f"{plan.target.uri} is a replica, whose log only its source continues. Recover it --to another location, or"
@@ -179,8 +177,8 @@ def _with_later(plan: Recovery, names: Names, scan: LogScan) -> Recovery:
     return replace(
         plan,
         evidence=tuple(path for path in new if is_receipt(path) or path.startswith(("tag/", "savepoint/"))),
-        forged=tuple(path for path in log if is_whole and log_revision(path) > following),
-        lost=tuple(sorted(used.intersection(range(plan.revision + 1, following)))),
+        forged=tuple(path for path in log if not names[path][0].marker and log_revision(path) > restart > 0),
+        lost=tuple(sorted(near)),
         tags=tuple(sorted(present - scan.state.tags.keys())),
         restart=restart,
     )
@@ -199,13 +197,8 @@ def execute_recovery(
     else may write meanwhile.
     """
     target = proved(plan.target, single_writer=single_writer, clock=clock)
-    bucket = versioned_bucket(target)
-    for path in plan.evidence:
+    for path in plan.evidence + plan.forged:
         target.delete(path)
-    for path in plan.forged:
-        assert bucket is not None
-        target.delete(path)
-        remove_versions(bucket, [each for each in bucket.versions("transactions") if each.path == path])
     for each in plan.written:
         _write(plan.view, target, each)
         progress(each.bytes)

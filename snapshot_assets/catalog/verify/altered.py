@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from typing import IO, cast
 
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint
@@ -22,11 +23,11 @@ from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import (
     COMPARISONS,
     VERIFICATIONS,
+    checkpointed_revision,
     is_receipt,
     is_written_once,
     log_revision,
     revision_of,
-    transaction_path,
 )
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore, check_size
@@ -145,30 +146,53 @@ class Alteration:
 
 
 def alterations(store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogScan) -> list[Alteration]:
-    """Return the altered names that a location needs, and all of its log.
+    """Return the altered names that a location needs, or its true log, and all of its log.
 
     What pruning deleted, what lies below a rebuild, and what a repair wrote are not altered.
     """
-    needed = needed_objects(scan.state) if scan.state.has_snapshot else {}
-    found = []
-    for path, entries in names.items():
-        newest, versions = entries[0], [each for each in entries if not each.marker]
-        is_record = path.startswith((VERIFICATIONS, COMPARISONS)) and not newest.marker  # else superseded
-        counts = path in needed or is_record or (log_revision(path) and not _left_log(path, newest, scan))
-        if len(entries) == 1 or not versions or not counts or not is_written_once(path):
-            continue
-        true = true_version(store, bucket, versions, needed.get(path))
+    changed = {
+        path: versions
+        for path, entries in names.items()
+        if len(entries) > 1 and is_written_once(path) and (versions := [each for each in entries if not each.marker])
+    }
+
+    def altered(path: str, ref: ObjectRef | None = None) -> Iterator[Alteration]:
+        newest, true = names[path][0], true_version(store, bucket, changed[path], ref)
         if newest != true and not same_bytes(bucket, newest, true):
-            since = min(each.modified for each in entries if each != true)
-            found.append(Alteration(path, since, newest.marker))
-    return found
+            since = min(each.modified for each in names[path] if each != true)
+            yield Alteration(path, since, newest.marker)
+
+    first = pruned_below(path for path, entries in names.items() if not entries[0].marker)
+    rebuilt, used = scan.state.rebuilt_at, {*map(log_revision, names)}
+    following = next(each for each in count(scan.state.revision + 1) if each not in used)
+
+    def counts(path: str) -> bool:
+        revision, newest = log_revision(path), names[path][0]
+        # The checkpoint that a pruned log starts with stands for its transaction, too.
+        is_pruned = newest.marker and 1 < revision < first + bool(revision_of(path))
+        never_followed = newest.marker and rebuilt and revision > following  # a recovery hid it
+        return revision >= max(rebuilt, 1) and not is_pruned and not never_followed
+
+    found = [each for path in changed if counts(path) for each in altered(path)]
+    needed = needed_objects(scan.state) if scan.state.has_snapshot else {}
+    if found:
+        log = {path: entries[0] for path, entries in names.items() if log_revision(path) and not entries[0].marker}
+        log |= {path: true_version(store, bucket, changed[path]) for path in changed if counts(path)}
+        state = scan_log(cast(ObjectStore, VersionStore(store, bucket, log))).state
+        needed |= needed_objects(state) if state.has_snapshot else {}
+    # A record that is hidden may have been superseded.
+    records = {path for path in changed if path.startswith((VERIFICATIONS, COMPARISONS)) and not names[path][0].marker}
+    others = (needed.keys() | records) & changed.keys()
+    return found + [each for path in sorted(others) for each in altered(path, needed.get(path))]
 
 
-def _left_log(path: str, newest: ObjectVersion, scan: LogScan) -> bool:
-    """Return whether a log object lies below a rebuild, or was pruned: all but revision 1, up to the log's start."""
-    revision = log_revision(path)
-    last = scan.start if revision_of(path) else scan.start - 1  # the checkpoint there names its transaction
-    return revision < scan.state.rebuilt_at or (newest.marker and path != transaction_path(1) and revision <= last)
+def pruned_below(paths: Iterable[str]) -> int:
+    """Return the first revision that was not pruned, given the paths of a log; 0 without a checkpoint.
+
+    Revision 1 is never pruned.
+    """
+    log = [path for path in paths if log_revision(path) > 1]
+    return min(map(log_revision, log)) if any(map(checkpointed_revision, log)) else 0
 
 
 def altered_faults(scan: LogScan) -> Iterator[Fault]:
