@@ -18,7 +18,7 @@ from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.receipts import stands_for
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.retained import needed_objects
-from snapshot_assets.errors import ObjectNotFoundError, ObjectRetainedError, StoreDeniedError
+from snapshot_assets.errors import ObjectNotFoundError, StoreDeniedError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import (
     COMPARISONS,
@@ -216,15 +216,3 @@ def remedy(found: list[Alteration]) -> str:
     """Return how altered names are brought back."""
     before = time_text(min(each.since for each in found))
     return f"`snapshots catalog recover --before {before}` brings back what was there."
-
-
-def remove_versions(bucket: S3Bucket, entries: Sequence[ObjectVersion]) -> tuple[ObjectVersion, ...]:
-    """Delete versions of a name for ever, markers last and only if all versions went; return what the store keeps."""
-    kept: list[ObjectVersion] = []
-    for each in sorted(entries, key=lambda each: each.marker):
-        try:
-            if not (kept and each.marker):
-                bucket.delete_version(each.path, each.version)
-        except ObjectRetainedError:
-            kept.append(each)
-    return tuple(kept)
