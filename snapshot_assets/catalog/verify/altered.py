@@ -111,26 +111,22 @@ def true_version(
     If it is damaged, return the oldest that is what the log says, which a repair wrote. `ref` is what the log says of
     it; objects of the log have checksums of their own.
     """
-
-    def fits(each: ObjectVersion) -> bool:
-        if ref is not None and not is_receipt(each.path):
-            return each.bytes == ref.bytes and _sha256(bucket, each) == ref.sha256
-        view = cast(ObjectStore, VersionStore(store, bucket, {each.path: each}))
-        return stands_for(view.get(each.path), ref) if ref is not None else _is_whole(view, each.path)
-
     oldest = versions[-1]
     checked = ref is not None or log_revision(oldest.path)
     if not checked or all(same_bytes(bucket, each, oldest) for each in versions):
         return oldest
-    return next(filter(fits, reversed(versions)), oldest)
+    return next((each for each in reversed(versions) if _fits(store, bucket, each, ref)), oldest)
 
 
-def _is_whole(view: ObjectStore, path: str) -> bool:
+def _fits(store: ObjectStore, bucket: S3Bucket, each: ObjectVersion, ref: ObjectRef | None) -> bool:
+    """Return whether a version is what the log says, or a whole object of the log."""
+    if ref is not None and not is_receipt(each.path):
+        return each.bytes == ref.bytes and _sha256(bucket, each) == ref.sha256
+    view, revision = cast(ObjectStore, VersionStore(store, bucket, {each.path: each})), log_revision(each.path)
+    if ref is not None:
+        return stands_for(view.get(each.path), ref)
     try:
-        if revision_of(path):
-            read_entry(view, log_revision(path))
-        else:
-            read_checkpoint(view, log_revision(path), statistics=True)
+        read_entry(view, revision) if revision_of(each.path) else read_checkpoint(view, revision, statistics=True)
     except FAULTS:
         return False
     return True
@@ -158,7 +154,8 @@ def alterations(store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogSca
 
     def altered(path: str, ref: ObjectRef | None = None) -> Iterator[Alteration]:
         newest, true = names[path][0], true_version(store, bucket, changed[path], ref)
-        if newest != true and not same_bytes(bucket, newest, true):
+        same = newest == true or same_bytes(bucket, newest, true)
+        if not same and (newest.marker or ref is None or not _fits(store, bucket, newest, ref)):
             since = min(each.modified for each in names[path] if each != true)
             yield Alteration(path, since, newest.marker)
 
