@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _COMMANDS = (
-    *(f"catalog {name}" for name in ("checkpoint", "promote", "rebuild", "repair")),
+    *(f"catalog {name}" for name in ("checkpoint", "promote", "rebuild", "recover", "repair")),
     *(f"export {name}" for name in ("create", "delete", "verify")),
     "compare",
     "copy",

@@ -219,6 +219,16 @@ def folders_of(path: str) -> str:
     return match[2] if match else ""
 
 
+def is_written_once(path: str) -> bool:
+    """Return whether the objects of a location at `path` are written once, so that all versions are the same bytes."""
+    return (
+        in_layout(path)
+        and path not in (*HINTS, REPLICA)
+        and not is_probe(path)
+        and comparison_of(path) != ("unfinished",)
+    )
+
+
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     records, log = (_VERIFICATION, _COMPARISON), (_TRANSACTION, _CHECKPOINT, _PROBE)

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.catalog import writable, writer_name
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import LogScan, faults_of_log, scan_log
-from snapshot_assets.catalog.log.store import append
+from snapshot_assets.catalog.log.store import Listing, append
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.pins.objects import damaged_objects
@@ -50,10 +50,8 @@ from snapshot_assets.storage.create import create_own
 _LEAST_STEP = timedelta(milliseconds=1)
 
 
-def _write(
-    store: ObjectStore, state: State, transaction: act.Transaction, inventory: Inventory, pins: KeptPins
-) -> None:
-    """Write the pins' objects, the fences, the checkpoint, and last the transaction.
+def write_log(store: ObjectStore, state: State, transaction: act.Transaction, log: Listing, pins: KeptPins) -> None:
+    """Write the pins' objects, the fences, the checkpoint, and last the transaction; `log` is what is there.
 
     Raises:
         ConflictError: Another writer committed first; the checkpoint is deleted again.
@@ -62,9 +60,9 @@ def _write(
         create_own(store, path, data)
     for path, data in pins.restored.items():
         store.put(path, data)
-    taken = set(inventory.log.transactions)
+    taken = set(log.transactions)
     # A writer could still commit after each run of transactions and checkpoints, and at revision 1.
-    free = {revision + 1 for revision in {0, *taken, *inventory.log.checkpoints}} - taken
+    free = {revision + 1 for revision in {0, *taken, *log.checkpoints}} - taken
     for revision in sorted(free):
         if revision < transaction.revision:
             fence = replace(transaction, revision=revision, uuid=uuid.uuid4().hex, actions=(act.Rebuilt("", ()),))
@@ -104,23 +102,32 @@ def _new_log(
     live = {known.file.path for known in state.live_files()} - {*recovered.removed}
     kept = keep_pins(base, inventory, live, writer)
     rebuilt = act.Rebuilt(recovered.snapshot_id, (*lost, *missing, *kept.lost))
-    at = max(now.replace(microsecond=now.microsecond // 1000 * 1000), state.committed_at + _LEAST_STEP)
     actions = [rebuilt, *recovered.actions, *kept.actions]
-    fold(state, (revision, at, writer), actions, recovered.removed, recovered.added)
+    fold(state, (revision, time_after(state, now), writer), actions, recovered.removed, recovered.added)
     state.files.purge(state.files.unreferenced(state.retained()).keys() - inventory.objects.keys())
+    return first_transaction(state, writer, rebuilt), kept, rebuilt.lost
+
+
+def time_after(state: State, now: datetime) -> datetime:
+    """Return the time of the revision after a state, in the log's unit."""
+    return max(now.replace(microsecond=now.microsecond // 1000 * 1000), state.committed_at + _LEAST_STEP)
+
+
+def first_transaction(state: State, writer: str, rebuilt: act.Rebuilt) -> act.Transaction:
+    """Return the first transaction of a new log, whose action is folded into the state; this becomes its state."""
     transaction = act.Transaction(
         location_id=state.location_id,
-        revision=revision,
+        revision=state.revision,
         uuid=uuid.uuid4().hex,
         previous_uuid="",
         previous_sha256="",
         writer_id=writer,
-        committed_at=at,
+        committed_at=state.committed_at,
         actions=(rebuilt,),
         version=state.format_version,
     )
     state.uuid, state.sha256 = transaction.uuid, trailing_sha256(encode_transaction(transaction))
-    return transaction, kept, rebuilt.lost
+    return transaction
 
 
 def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
@@ -306,7 +313,7 @@ def rebuild(
     lost = [*_lost_commits(base, inventory), *deletions, *notes]
     transaction, pins, all_lost = _new_log(base, inventory, recovered, lost, clock())
     if not dry_run:
-        _write(store, base.state, transaction, inventory, pins)
+        write_log(store, base.state, transaction, inventory.log, pins)
     done = _described(store, base.state, proved, committed=not dry_run)
     return replace(done, taken=recovered.taken, lost=all_lost, restored=tuple(pins.restored))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import cast
 
 from snapshot_assets.catalog.log.replay import despite_pruning, open_log, read_entries
@@ -15,9 +14,9 @@ from snapshot_assets.catalog.replica import Replica, marker_or_fault, promotion_
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log, refuse_losses
 from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.state.fold import LogEntry, State
-from snapshot_assets.catalog.state.retained import documents_of, needed_events
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.records import damage_on_record
+from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.errors import (
     DamageError,
     LocationDeletedError,
@@ -56,18 +55,6 @@ class MendedStore(StoreWrapper):
     def head(self, path: str) -> ObjectInfo:
         """Return an object's size and time; see `ObjectStore.head`."""
         return self._having(path).head(path)
-
-
-def needed_objects(state: State) -> dict[str, ObjectRef]:
-    """Return by path the objects that a head needs, with checksum and size; all but its log and its hints."""
-    from snapshot_assets.catalog.verify.retained import older_files
-
-    files = chain((known.file for known in state.live_files()), (file for file, _ in older_files(state)))
-    needed = {file.path: ObjectRef(file.path, file.sha256, file.bytes) for file in files}
-    events = needed_events(state, recent_expiries=False)
-    documents = (ref for event in events for action in event.actions for ref in documents_of(action))
-    pins = (known.pin.object for known in state.pins)
-    return needed | {ref.path: ref for ref in chain(documents, pins)}
 
 
 _READS = 3

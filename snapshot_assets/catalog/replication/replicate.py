@@ -21,8 +21,9 @@ from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, load_manifests_of, shown_state
 from snapshot_assets.catalog.replica import Replica
 from snapshot_assets.catalog.replication.objects import GuardedStore, check_existing, copy_object, create_exactly
-from snapshot_assets.catalog.replication.plan import ReplicationPlan, needed_objects, plan_replication, unneeded
+from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_replication, unneeded
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
+from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.errors import ConflictError, DamageError, ObjectExistsError, ObjectNotFoundError, SupersededError
 from snapshot_assets.format import documents
 from snapshot_assets.format.actions import ObjectRef

@@ -30,10 +30,12 @@ _READERS = 4
 class FaultKind(StrEnum):
     """What is wrong.
 
-    `lost`, `stale`, `uncommitted`, `orphan`, `foreign` and `replication` are warnings, all others are damage.
+    `lost`, `stale`, `uncommitted`, `orphan`, `foreign`, `replication` and `unchecked` are warnings, all others are
+    damage.
     """
 
     LOG = "log"
+    ALTERED = "altered"
     MISSING = "missing"
     SIZE = "size"
     CHECKSUM = "checksum"
@@ -48,6 +50,7 @@ class FaultKind(StrEnum):
     ORPHAN = "orphan"
     FOREIGN = "foreign"
     REPLICATION = "replication"
+    UNCHECKED = "unchecked"
 
 
 _WARNINGS = frozenset(
@@ -58,6 +61,7 @@ _WARNINGS = frozenset(
         FaultKind.ORPHAN,
         FaultKind.FOREIGN,
         FaultKind.REPLICATION,
+        FaultKind.UNCHECKED,
     }
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
@@ -13,7 +13,7 @@ from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.catalog.state.retained import between, documents_of, lives
+from snapshot_assets.catalog.state.retained import between, documents_of, lives, needed_events
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_object, read_object
 from snapshot_assets.format.actions import DataFile, ObjectRef
 from snapshot_assets.format.layout import is_receipt, transaction_path
@@ -40,6 +40,16 @@ def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
     for _, intervals in groupby(found, key=lambda each: each[0].file.path):
         known = list(intervals)
         yield known[0][0].file, [int(each) for _, one, other in known for each in retained[one:other]]
+
+
+def needed_objects(state: State) -> dict[str, ObjectRef]:
+    """Return by path the objects that a head needs, with checksum and size; all but its log and its hints."""
+    files = chain((known.file for known in state.live_files()), (file for file, _ in older_files(state)))
+    needed = {file.path: ObjectRef(file.path, file.sha256, file.bytes) for file in files}
+    events = needed_events(state, recent_expiries=False)
+    documents = (ref for event in events for action in event.actions for ref in documents_of(action))
+    pins = (known.pin.object for known in state.pins)
+    return needed | {ref.path: ref for ref in chain(documents, pins)}
 
 
 def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:

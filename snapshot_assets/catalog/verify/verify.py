@@ -20,6 +20,7 @@ from snapshot_assets.catalog.receipts import Receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import named_by
 from snapshot_assets.catalog.state.totals import exporter_text, finished_by
+from snapshot_assets.catalog.verify.altered import altered_faults
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, remedy_of, with_remedy, with_replicas_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, Rotation, check_documents, file_faults
@@ -82,6 +83,7 @@ def verify(
             scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan, replicated=replicated)
+    report.faults += altered_faults(scan) if at is None else ()
     head = scan.state
     state = head if at is None else head.at(at(head))
     report.location_id, report.format_version = head.location_id, head.format_version

@@ -9,6 +9,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.operations.garbage import Garbage, GarbagePlan, execute_collection, plan_collection
+from snapshot_assets.catalog.operations.old_versions import VersionsPlan, execute_versions, plan_versions
 from snapshot_assets.catalog.pins.automatic import TagRule
 from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.catalog.rules.retention import Calendar
@@ -129,8 +130,10 @@ def _report_expiry(options: argparse.Namespace, uri: str, plan: ExpiryPlan, done
 
 
 def gc(options: argparse.Namespace) -> int:
-    """Collect garbage after a confirmation."""
+    """Collect garbage, or the versions that nothing needs, after a confirmation."""
     catalog = open_catalog(options, writing=not options.dry_run)
+    if options.versions:
+        return _collect_versions(options, catalog)
     plan = plan_collection(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
     question = f"{sizes(plan.deleted)} that nothing needs will be deleted for ever." if plan.deleted else ""
 
@@ -140,6 +143,30 @@ def gc(options: argparse.Namespace) -> int:
             return execute_collection(catalog, plan, lambda each: watch.finish(each.bytes))
 
     return execute_confirmed(options, catalog, plan, execute, _report_collection, question=question)
+
+
+def _collect_versions(options: argparse.Namespace, catalog: Catalog) -> int:
+    plan = plan_versions(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
+    what = f"{counted(len(plan.deleted), 'version')}, {human_bytes(sum(each.bytes for each in plan.deleted))}"
+    question = f"{what}, that nothing needs will be deleted for ever." if plan.deleted else ""
+
+    def execute(catalog: Catalog, plan: VersionsPlan) -> VersionsPlan:
+        with object_progress("deleting", options.progress, len(plan.deleted)) as watch:
+            return execute_versions(catalog, plan, lambda each: watch.finish(each.bytes))
+
+    return execute_confirmed(options, catalog, plan, execute, _report_versions, question=question)
+
+
+def _report_versions(options: argparse.Namespace, uri: str, plan: VersionsPlan, done: bool) -> None:
+    size = sum(each.bytes for each in plan.deleted)
+    if options.json:
+        facts = {"uri": uri, "dry_run": options.dry_run, "deleted": done, "grace": duration_text(plan.grace)}
+        show_json(facts | {"versions": len(plan.deleted), "bytes": size, "retained": plan.retained})
+        return
+    verb = "deleted" if done else "would be deleted"
+    show(f"{counted(len(plan.deleted), 'version')}, {human_bytes(size)}, {verb}")
+    if plan.retained:
+        show(f"{counted(plan.retained, 'version')}, locked or under legal hold: the store keeps them; call again later")
 
 
 def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 
-from snapshot_assets.cli.options.common import Option, flag, location, option
+from snapshot_assets.cli.options.common import Command, flag, location, option
 from snapshot_assets.cli.options.export_and_import import (
     VERSIONS,
     DatabaseOption,
@@ -66,25 +65,6 @@ _GRACE = (
 )
 
 _PERIODS = {"daily": "days", "weekly": "ISO weeks", "monthly": "months", "yearly": "years"}
-
-
-class Command:
-    """A command.
-
-    Attributes:
-        runs: The module below `snapshot_assets.cli` and its function, such as `pins:rename`.
-        text: Its help.
-        options: Its options in the order of its help, without those of all commands.
-    """
-
-    def __init__(self, runs: str, text: str, *options: Option) -> None:
-        self.runs, self.text, self.options = runs, text, options
-
-    def __call__(self, options: argparse.Namespace) -> int:
-        """Run the command; its module is imported only now."""
-        module, function = self.runs.split(":")
-        status: int = getattr(import_module(f"snapshot_assets.cli.{module}"), function)(options)
-        return status
 
 
 def _add_depth(parser: argparse._ActionsContainer) -> None:
@@ -290,7 +270,11 @@ COMMANDS = {
         "catalog.maintain:checkpoint", "write a checkpoint of the newest state, to open it faster", *_WRITES
     ),
     "catalog gc": Command(
-        "catalog.retention:gc", "delete objects that no sealed revision, tag or writer needs", *_GRACE, *_ASKS
+        "catalog.retention:gc",
+        "delete objects that no sealed revision, tag or writer needs",
+        flag("--versions", "delete old versions of what was deleted or replaced, where the bucket keeps them"),
+        *_GRACE,
+        *_ASKS,
     ),
     "catalog prune": Command(
         "catalog.maintain:prune", "delete the oldest part of the log, which a checkpoint contains", *_GRACE, *_ASKS
@@ -389,6 +373,13 @@ COMMANDS = {
         flag("--accept-undeleted", "accept that deleted rows and replaced chunks may come back"),
         flag("--from-files", "use data files in place of lost receipts"),
         *_PLANS,
+    ),
+    "catalog recover": Command(
+        "catalog.recover:run",
+        "bring back what an attacker hid or replaced, from the versions that the bucket keeps",
+        option("--before", "TIME", "the state at this time: 2025-01-31T00:00:00Z", required=True),
+        option("--to", "URI", "an empty location, which gets everything (default: the location itself)"),
+        *_ASKS,
     ),
     "catalog repair": Command(
         "catalog.maintain:repair", "write damaged hints, receipts, checkpoints and pins again from the log", *_PLANS

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 LOCATION_VARIABLE = "SNAPSHOTS_LOCATION"
@@ -19,6 +20,25 @@ _SNAPSHOT = "the snapshot's location"
 
 Option = Callable[[argparse._ActionsContainer], object]
 """Adds an option to a command's parser, or to a group of its options."""
+
+
+class Command:
+    """A command.
+
+    Attributes:
+        runs: The module below `snapshot_assets.cli` and its function, such as `pins:rename`.
+        text: Its help.
+        options: Its options in the order of its help, without those of all commands.
+    """
+
+    def __init__(self, runs: str, text: str, *options: Option) -> None:
+        self.runs, self.text, self.options = runs, text, options
+
+    def __call__(self, options: argparse.Namespace) -> int:
+        """Run the command; its module is imported only now."""
+        module, function = self.runs.split(":")
+        status: int = getattr(import_module(f"snapshot_assets.cli.{module}"), function)(options)
+        return status
 
 
 def option(name: str, metavar: str | None, text: str | None, **settings: Any) -> Option:
@@ -125,7 +145,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "catalog show": (f"catalog show {_AT}", f"catalog show {_AT} --at tag:january --files"),
     "catalog table": (f"catalog table files {_AT} --json", f"catalog table diff {_AT} --since rev:3"),
     "catalog checkpoint": (f"catalog checkpoint {_AT}",),
-    "catalog gc": (f"catalog gc {_AT} --dry-run", f"catalog gc {_AT} --yes --grace 7d"),
+    "catalog gc": (f"catalog gc {_AT} --dry-run", f"catalog gc {_AT} --yes --grace 7d", f"catalog gc {_AT} --versions"),
     "catalog prune": (f"catalog prune {_AT} --dry-run",),
     "catalog expire": (
         "catalog expire --plan shop --dry-run",
@@ -135,6 +155,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "catalog tombstone": (f"catalog tombstone {_AT} --table public.users --where \"email = 'a@example.com'\"",),
     "catalog compact": (f"catalog compact {_AT} --dry-run", f"catalog compact {_AT} --table public.orders"),
     "catalog rebuild": (f"catalog rebuild {_AT} --dry-run",),
+    "catalog recover": (
+        f"catalog recover {_AT} --before 2025-01-31T00:00:00Z --dry-run",
+        "catalog recover --snapshot s3://backups/shop --before 2025-01-31T00:00:00Z --to s3://clean/shop",
+    ),
     "catalog repair": (f"catalog repair {_AT} --dry-run",),
     "catalog upgrade": (f"catalog upgrade {_AT} --dry-run",),
 }
@@ -153,6 +177,7 @@ _LONG = (
     "savepoint create",
     "catalog compact",
     "catalog gc",
+    "catalog recover",
 )
 """Commands that show progress."""
 _ALSO = {

@@ -15,11 +15,12 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.replica import read_marker
 from snapshot_assets.catalog.replication.objects import copy_object
-from snapshot_assets.catalog.replication.plan import check_target, needed_objects, plan_replication
+from snapshot_assets.catalog.replication.plan import check_target, plan_replication
 from snapshot_assets.catalog.replication.promote import execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
+from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError, VersionNotFoundError
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES

@@ -1,0 +1,99 @@
+"""Deletes for ever the old versions that nothing needs, in a bucket that keeps the versions of what was deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.scan import scan_log
+from snapshot_assets.catalog.log.truncation import refuse_faults
+from snapshot_assets.catalog.operations.garbage import checked_grace
+from snapshot_assets.catalog.verify.altered import alterations, names_of, remedy, versioned_bucket
+from snapshot_assets.catalog.verify.retained import needed_objects
+from snapshot_assets.errors import DamageError, ObjectRetainedError, PlanError
+from snapshot_assets.format.layout import in_layout, is_written_once
+from snapshot_assets.storage.create import probe
+from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket
+
+
+@dataclass(frozen=True)
+class VersionsPlan:
+    """What a collection of versions deletes for ever.
+
+    Attributes:
+        deleted: Versions and delete markers, by path; of one name the markers last.
+        retained: Versions of them that the store keeps, under a lock or legal hold; the next call tries again.
+    """
+
+    grace: timedelta
+    deleted: tuple[ObjectVersion, ...]
+    retained: int = 0
+
+
+def plan_versions(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> VersionsPlan:
+    """Return which versions nothing needs, and have been so for the grace period; changes nothing.
+
+    These are all versions of what was deleted, and the older versions of hints, markers and probes. See
+    `plan_collection` for the options.
+
+    Raises:
+        PlanError: The location keeps no versions, or the grace period is shorter than the plan's.
+        DamageError: The log has a fault, or a name was altered: its older version may be the true one.
+    """
+    bucket = versioned_bucket(catalog.store)
+    if bucket is None:
+        raise PlanError(f"{catalog.store.uri} is not in a bucket of S3 that keeps versions; leave out --versions.")
+    catalog.refresh()
+    grace = checked_grace(catalog.require_snapshot(), grace, unsafe)
+    return VersionsPlan(grace, tuple(_unneeded(catalog, bucket, catalog.now() - grace)))
+
+
+def _unneeded(catalog: Catalog, bucket: S3Bucket, before: datetime) -> Iterator[ObjectVersion]:
+    names, scan = names_of(bucket), scan_log(catalog.store)
+    refuse_faults(scan, "nothing was deleted")
+    if found := alterations(catalog.store, bucket, names, scan):
+        raise DamageError(
+            f"{found[0].path} in {catalog.store.uri} was hidden or replaced since it was written, so nothing was "
+            f"deleted: an older version may be the true one. {remedy(found)} `snapshots export verify` names all.",
+            object=found[0].path,
+        )
+    needed = needed_objects(scan.state)
+    for path, entries in names.items():
+        if in_layout(path) and path not in needed:
+            yield from _old(path, entries, before)
+
+
+def _old(path: str, entries: list[ObjectVersion], before: datetime) -> Iterator[ObjectVersion]:
+    """Yield the old entries of a name, markers last: all if it was deleted, else the older ones of what is replaced."""
+    if entries[0].marker and entries[0].modified <= before:
+        yield from sorted(entries, key=lambda each: each.marker)
+    elif not is_written_once(path):
+        replaced = zip(entries[1:], entries, strict=False)
+        yield from (each for each, later in replaced if later.modified <= before)
+
+
+def execute_versions(
+    catalog: Catalog, plan: VersionsPlan, progress: Callable[[ObjectVersion], None] = lambda _: None
+) -> VersionsPlan:
+    """Delete the versions of a plan that still are not needed, and return what was deleted.
+
+    A marker goes after all versions that it hides. If the store keeps one of them, it stays.
+
+    Raises:
+        DamageError: See `plan_versions`.
+    """
+    bucket = versioned_bucket(catalog.store)
+    assert bucket is not None
+    before = probe(catalog.store, single_writer=True).store_time - plan.grace
+    planned, deleted, retained = {*plan.deleted}, list[ObjectVersion](), dict[str, int]()
+    for each in [each for each in _unneeded(catalog, bucket, before) if each in planned]:
+        try:
+            if not (each.marker and each.path in retained):
+                bucket.delete_version(each.path, each.version)
+                deleted.append(each)
+                progress(each)
+        except ObjectRetainedError:
+            retained[each.path] = retained.get(each.path, 0) + 1
+    return replace(plan, deleted=tuple(deleted), retained=sum(retained.values()))

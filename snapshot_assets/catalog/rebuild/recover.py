@@ -1,0 +1,229 @@
+"""Brings a location back to what it was at a time, from the versions that its bucket keeps: the way back after attacks.
+
+Of a name that is written once, the oldest version is true. The log is written last, the oldest revision first. If
+anything was written to the log after that time, the location goes on with a new log, as after a rebuild, at a revision
+that no object ever had: a name that an attacker used is never used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import cast
+
+from snapshot_assets.catalog.catalog import proved, writer_name
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import LogScan, faults_of_log, scan_log
+from snapshot_assets.catalog.log.store import list_log
+from snapshot_assets.catalog.manifest import shown_state, write_hints
+from snapshot_assets.catalog.rebuild.base import fold
+from snapshot_assets.catalog.rebuild.pins import KeptPins
+from snapshot_assets.catalog.rebuild.rebuild import first_transaction, time_after, write_log
+from snapshot_assets.catalog.verify.altered import (
+    Names,
+    VersionStore,
+    names_of,
+    pruned_below,
+    same_bytes,
+    true_version,
+    versioned_bucket,
+)
+from snapshot_assets.catalog.verify.objects import Report
+from snapshot_assets.catalog.verify.retained import needed_objects
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import DamageError, LocationNotEmptyError, NoSnapshotError, PlanError, ReplicaError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import (
+    HINTS,
+    REPLICA,
+    attempt_of,
+    in_layout,
+    is_probe,
+    is_receipt,
+    is_written_once,
+    log_revision,
+)
+from snapshot_assets.format.units import time_text
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket
+
+_BLOCK = 4 << 20
+_NEAR = 1_000_000
+"""Revisions that a log may still reach."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a recovery does.
+
+    Attributes:
+        target: Where: the location itself, or an empty one.
+        before: The time, on the store's clock.
+        revision: The head at that time.
+        hidden: What is written again because a delete marker hides it.
+        overwritten: What is written again because it has other bytes.
+        copied: What is written to another location.
+        evidence: Later receipts and pins, which contradict the log of that time, and are hidden.
+        forged: Later objects of the log above all revisions that it will ever have, which are hidden.
+        lost: The revisions after that time, whoever wrote them, ascending.
+        tags: The tags of the present head that the state of that time lacks.
+        missing: Paths of needed objects that have no version.
+        restart: The revision of the new log that begins; 0 if the log has nothing after that time.
+        report: The verification of the result; None before.
+    """
+
+    target: ObjectStore = field(repr=False)
+    view: VersionStore = field(repr=False)
+    before: datetime
+    revision: int
+    hidden: tuple[ObjectVersion, ...] = ()
+    overwritten: tuple[ObjectVersion, ...] = ()
+    copied: tuple[ObjectVersion, ...] = ()
+    evidence: tuple[str, ...] = ()
+    forged: tuple[str, ...] = ()
+    lost: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    restart: int = 0
+    report: Report | None = None
+
+    @property
+    def written(self) -> list[ObjectVersion]:
+        """All that is written: the log last, the oldest revision first."""
+        each = self.hidden + self.overwritten + self.copied
+        return sorted(each, key=lambda each: (log_revision(each.path), each.path))
+
+
+def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None = None) -> Recovery:
+    """Return how a location is brought back to a time, in place or in an empty location; changes nothing.
+
+    Raises:
+        PlanError: The bucket keeps no versions, or the time lies in the future.
+        NoSnapshotError: There was no snapshot at that time.
+        LocationNotEmptyError: `to` has other objects.
+        ReplicaError: The location is a replica, and its log would begin anew.
+    """
+    bucket = versioned_bucket(store)
+    if bucket is None:
+        raise PlanError(f"{store.uri} is not in a bucket of S3 that keeps versions, so nothing can be brought back.")
+    if before > datetime.now(UTC):
+        raise PlanError(f"{time_text(before)} lies in the future; give a time before the attack.")
+    names = {path: entries for path, entries in names_of(bucket).items() if in_layout(path) and not is_probe(path)}
+    chosen, scan = _chosen(store, bucket, names, before)
+    if not scan.state.has_snapshot:
+        raise NoSnapshotError(
+            f"No version shows a snapshot at {store.uri} at {time_text(before)}; give another time.", uri=store.uri
+        )
+    view = VersionStore(store, bucket, chosen)
+    missing = tuple(sorted(needed_objects(scan.state).keys() - chosen.keys()))
+    plan = Recovery(to or store, view, before, scan.state.revision, missing=missing)
+    if to is not None:
+        return replace(plan, copied=_copied(to, chosen))
+    again = [(names[path][0], each) for path, each in chosen.items() if names[path][0] != each]
+    hidden = tuple(each for newest, each in again if newest.marker)
+    other = (each for newest, each in again if not newest.marker and not same_bytes(bucket, newest, each))
+    return _with_later(replace(plan, hidden=hidden, overwritten=tuple(other)), names, scan)
+
+
+def _chosen(
+    store: ObjectStore, bucket: S3Bucket, names: Names, before: datetime
+) -> tuple[dict[str, ObjectVersion], LogScan]:
+    """Return the versions that were the location at a time, and its log then.
+
+    What was deleted by then is left out, unless the log needs it: then it was hidden. Of the log itself, only the
+    beginning is ever deleted, up to a checkpoint, and never revision 1.
+    """
+    known = {path: [each for each in entries if each.modified <= before] for path, entries in names.items()}
+    versions = {path: [each for each in entries if not each.marker] for path, entries in known.items()}
+    once = {path: found for path, found in versions.items() if found and is_written_once(path)}
+    true = {path: true_version(store, bucket, found) for path, found in once.items()}
+    chosen = {path: each for path, each in true.items() if not known[path][0].marker}
+    first = pruned_below(chosen)
+    chosen |= {path: each for path, each in true.items() if log_revision(path) == 1}
+    chosen |= {path: each for path, each in true.items() if log_revision(path) >= max(first, 1)}
+    kept = {path: found[0] for path, found in known.items() if found and path not in HINTS and path not in true}
+    chosen |= {path: each for path, each in kept.items() if not each.marker}
+    scan = scan_log(cast(ObjectStore, VersionStore(store, bucket, chosen)))
+    if scan.state.has_snapshot:
+        needed = needed_objects(scan.state).items()
+        chosen |= {path: true_version(store, bucket, once[path], ref) for path, ref in needed if path in once}
+    return chosen, scan
+
+
+def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[ObjectVersion, ...]:
+    """Return what another location lacks; an interrupted recovery may have written the rest."""
+    there = {info.path: info.size for info in to.list() if info.path not in HINTS and not is_probe(info.path)}
+    for path, size in there.items():
+        if path not in chosen or size != chosen[path].bytes:
+            raise LocationNotEmptyError(f"{to.uri} is not empty: it has {path}. Recover to an empty one.", uri=to.uri)
+    return tuple(each for path, each in chosen.items() if path not in there)
+
+
+def _with_later(plan: Recovery, names: Names, scan: LogScan) -> Recovery:
+    """Return a plan with what becomes of objects that were written after the time."""
+    log = {path for path, entries in names.items() if log_revision(path) > plan.revision}
+    near = {revision for path in log if (revision := log_revision(path)) <= plan.revision + _NEAR}
+    restart = max(near, default=plan.revision) + 1 if log and not any(faults_of_log(scan)) else 0
+    if restart and REPLICA in names and not names[REPLICA][0].marker:
+        raise ReplicaError(
+            f"{plan.target.uri} is a replica, whose log only its source continues. Recover it --to another location, or"
+            " replicate again to an empty one.",
+            uri=plan.target.uri,
+        )
+    new = [path for path, entries in names.items() if entries[-1].modified > plan.before and not entries[0].marker]
+    present = {known.pin.name for known in scan_log(plan.target).state.pins.tags.values()}
+    return replace(
+        plan,
+        evidence=tuple(path for path in new if is_receipt(path) or path.startswith(("tag/", "savepoint/"))),
+        forged=tuple(path for path in log if not names[path][0].marker and log_revision(path) > restart > 0),
+        lost=tuple(sorted(near)),
+        tags=tuple(sorted(present - scan.state.tags.keys())),
+        restart=restart,
+    )
+
+
+def execute_recovery(
+    plan: Recovery,
+    *,
+    single_writer: bool = False,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    progress: Callable[[int], None] = lambda _: None,
+) -> Recovery:
+    """Bring a location back, and verify it in full; returns the plan with the report.
+
+    If interrupted, call it again with a new plan. `progress` is called with the size of each object written. Nobody
+    else may write meanwhile.
+    """
+    target = proved(plan.target, single_writer=single_writer, clock=clock)
+    for path in plan.evidence + plan.forged:
+        target.delete(path)
+    for each in plan.written:
+        _write(plan.view, target, each)
+        progress(each.bytes)
+    if plan.restart:
+        _restart(plan, target, clock())
+    with suppress(DamageError):
+        state = read_state(target)
+        write_hints(target, shown_state(state), lambda: read_state(target))
+    return replace(plan, report=verify(target))
+
+
+def _write(view: VersionStore, target: ObjectStore, each: ObjectVersion) -> None:
+    """Write an object as it was first written: data files in parts, so that their ETags agree."""
+    if not attempt_of(each.path):
+        target.put(each.path, view.get(each.path))
+        return
+    with view.open_reader(each.path) as reader, target.open_writer(each.path) as writer:
+        while block := reader.read(_BLOCK):
+            writer.write(block)
+
+
+def _restart(plan: Recovery, target: ObjectStore, now: datetime) -> None:
+    """Begin a new log with the state of the plan's time."""
+    state, writer = read_state(cast(ObjectStore, plan.view), statistics=True), writer_name()
+    lost = f"It is as it was at {time_text(plan.before)}, at revision {plan.revision}; later ones are not in it."
+    rebuilt = act.Rebuilt(state.snapshot_id, (lost,))
+    fold(state, (plan.restart, time_after(state, now), writer), [rebuilt])
+    write_log(target, state, first_transaction(state, writer, rebuilt), list_log(target), KeptPins(writer))

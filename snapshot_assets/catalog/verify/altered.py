@@ -1,0 +1,215 @@
+"""Names that were hidden or replaced, on a bucket that keeps versions: of a name written once the oldest is true."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from typing import IO, cast
+
+from snapshot_assets.catalog.log.checkpoints import read_checkpoint
+from snapshot_assets.catalog.log.replay import FAULTS
+from snapshot_assets.catalog.log.scan import LogScan, scan_log
+from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.receipts import stands_for
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind
+from snapshot_assets.catalog.verify.retained import needed_objects
+from snapshot_assets.errors import ObjectNotFoundError, StoreDeniedError
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.layout import (
+    COMPARISONS,
+    VERIFICATIONS,
+    checkpointed_revision,
+    is_receipt,
+    is_written_once,
+    log_revision,
+    revision_of,
+)
+from snapshot_assets.format.units import time_text
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore, check_size
+from snapshot_assets.storage.create import StoreWrapper
+from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket, bucket_of
+
+Names = Mapping[str, list[ObjectVersion]]
+"""The versions and markers of each path, the newest first."""
+_BLOCK = 1 << 20
+
+
+def versioned_bucket(store: ObjectStore) -> S3Bucket | None:
+    """Return the bucket of a location that keeps versions; None for another."""
+    bucket = bucket_of(store)
+    return bucket if bucket is not None and bucket.protection.versioned else None
+
+
+def names_of(bucket: S3Bucket) -> Names:
+    """Return all versions of a location."""
+    names = defaultdict[str, list[ObjectVersion]](list)
+    for each in bucket.versions():
+        names[each.path].append(each)
+    return names
+
+
+class VersionStore(StoreWrapper):
+    """A location whose objects are chosen versions; it is only read, each object whole."""
+
+    def __init__(self, store: ObjectStore, bucket: S3Bucket, chosen: Mapping[str, ObjectVersion]) -> None:
+        super().__init__(store)
+        self._bucket, self._chosen = bucket, chosen
+
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return an object's bytes; see `ObjectStore.get`."""
+        check_size(f"{self._store.uri}/{path}", self.head(path).size, limit)
+        with self.open_reader(path) as reader:
+            return reader.read()
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Return a part of an object; see `ObjectStore.get_range`."""
+        return self.get(path)[start : start + length]
+
+    @contextmanager
+    def open_reader(self, path: str) -> Iterator[IO[bytes]]:
+        """Open an object, to be read once from its start."""
+        self.head(path)
+        with self._bucket.open_version(path, self._chosen[path].version) as reader:
+            yield reader
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects below a prefix; see `ObjectStore.list`."""
+        yield from (self.head(path) for path in sorted(self._chosen) if path.startswith(prefix))
+
+    def head(self, path: str) -> ObjectInfo:
+        """Return an object's size and time; see `ObjectStore.head`."""
+        if (each := self._chosen.get(path)) is None:
+            raise ObjectNotFoundError(f"{path} in {self._store.uri} has no such version.", object=path)
+        return ObjectInfo(path, each.bytes, each.modified)
+
+
+def same_bytes(bucket: S3Bucket, one: ObjectVersion, other: ObjectVersion) -> bool:
+    """Return whether two versions have the same bytes; reads both if their ETags differ, as with encryption."""
+    if one.bytes != other.bytes or one.marker or other.marker:
+        return False
+    return one.tag == other.tag or _sha256(bucket, one) == _sha256(bucket, other)
+
+
+def _sha256(bucket: S3Bucket, each: ObjectVersion) -> str:
+    digest = hashlib.sha256()
+    with bucket.open_version(each.path, each.version) as reader:
+        while block := reader.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def true_version(
+    store: ObjectStore, bucket: S3Bucket, versions: Sequence[ObjectVersion], ref: ObjectRef | None = None
+) -> ObjectVersion:
+    """Return the oldest of some versions, the newest first, of a name that is written once.
+
+    If it is damaged, return the oldest that is what the log says, which a repair wrote. `ref` is what the log says of
+    it; objects of the log have checksums of their own.
+    """
+    oldest = versions[-1]
+    checked = ref is not None or log_revision(oldest.path)
+    if not checked or all(same_bytes(bucket, each, oldest) for each in versions):
+        return oldest
+    return next((each for each in reversed(versions) if _fits(store, bucket, each, ref)), oldest)
+
+
+def _fits(store: ObjectStore, bucket: S3Bucket, each: ObjectVersion, ref: ObjectRef | None) -> bool:
+    """Return whether a version is what the log says, or a whole object of the log."""
+    if ref is not None and not is_receipt(each.path):
+        return each.bytes == ref.bytes and _sha256(bucket, each) == ref.sha256
+    view, revision = cast(ObjectStore, VersionStore(store, bucket, {each.path: each})), log_revision(each.path)
+    if ref is not None:
+        return stands_for(view.get(each.path), ref)
+    try:
+        read_entry(view, revision) if revision_of(each.path) else read_checkpoint(view, revision, statistics=True)
+    except FAULTS:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """A name written once whose newest entry is a marker, or a version with other bytes than the true one."""
+
+    path: str
+    since: datetime
+    hidden: bool
+
+
+def alterations(store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogScan) -> list[Alteration]:
+    """Return the altered names that a location needs, or its true log, and all of its log.
+
+    What pruning deleted, what lies below a rebuild, and what a repair wrote are not altered.
+    """
+    changed = {
+        path: versions
+        for path, entries in names.items()
+        if len(entries) > 1 and is_written_once(path) and (versions := [each for each in entries if not each.marker])
+    }
+
+    def altered(path: str, ref: ObjectRef | None = None) -> Iterator[Alteration]:
+        newest, true = names[path][0], true_version(store, bucket, changed[path], ref)
+        same = newest == true or same_bytes(bucket, newest, true)
+        if not same and (newest.marker or ref is None or not _fits(store, bucket, newest, ref)):
+            since = min(each.modified for each in names[path] if each != true)
+            yield Alteration(path, since, newest.marker)
+
+    first = pruned_below(path for path, entries in names.items() if not entries[0].marker)
+    rebuilt, used = scan.state.rebuilt_at, {*map(log_revision, names)}
+    following = next(each for each in count(scan.state.revision + 1) if each not in used)
+
+    def counts(path: str) -> bool:
+        revision, newest = log_revision(path), names[path][0]
+        # The checkpoint that a pruned log starts with stands for its transaction, too.
+        is_pruned = newest.marker and 1 < revision < first + bool(revision_of(path))
+        never_followed = newest.marker and rebuilt and revision > following  # a recovery hid it
+        return revision >= max(rebuilt, 1) and not is_pruned and not never_followed
+
+    found = [each for path in changed if counts(path) for each in altered(path)]
+    needed = needed_objects(scan.state) if scan.state.has_snapshot else {}
+    if found:
+        log = {path: entries[0] for path, entries in names.items() if log_revision(path) and not entries[0].marker}
+        log |= {path: true_version(store, bucket, changed[path]) for path in changed if counts(path)}
+        state = scan_log(cast(ObjectStore, VersionStore(store, bucket, log))).state
+        needed |= needed_objects(state) if state.has_snapshot else {}
+    # A record that is hidden may have been superseded.
+    records = {path for path in changed if path.startswith((VERIFICATIONS, COMPARISONS)) and not names[path][0].marker}
+    others = (needed.keys() | records) & changed.keys()
+    return found + [each for path in sorted(others) for each in altered(path, needed.get(path))]
+
+
+def pruned_below(paths: Iterable[str]) -> int:
+    """Return the first revision that was not pruned, given the paths of a log; 0 without a checkpoint.
+
+    Revision 1 is never pruned.
+    """
+    log = [path for path in paths if log_revision(path) > 1]
+    return min(map(log_revision, log)) if any(map(checkpointed_revision, log)) else 0
+
+
+def altered_faults(scan: LogScan) -> Iterator[Fault]:
+    """Yield the faults of altered names, or one warning if the store does not show versions; lists all of them."""
+    store = scan.store
+    try:
+        bucket = versioned_bucket(store)
+        found = alterations(store, bucket, names_of(bucket), scan) if bucket is not None else []
+        if bucket is not None and found:  # others may have deleted something since the log was read
+            found = alterations(store, bucket, names_of(bucket), scan_log(store))
+    except StoreDeniedError as error:
+        why = f"Whether names were hidden or replaced is unknown, as the store does not show their versions: {error}"
+        yield Fault(FaultKind.UNCHECKED, "transactions/", why)
+        return
+    for each in found:
+        what = "is hidden by a delete marker" if each.hidden else "has other bytes than its oldest version"
+        yield Fault(FaultKind.ALTERED, each.path, f"{each.path} {what} since {time_text(each.since)}. {remedy(found)}")
+
+
+def remedy(found: list[Alteration]) -> str:
+    """Return how altered names are brought back."""
+    before = time_text(min(each.since for each in found))
+    return f"`snapshots catalog recover --before {before}` brings back what was there."

@@ -1,0 +1,199 @@
+"""The way back after an attack: names that were hidden, overwritten and forged are brought back from versions."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.delete import delete_snapshot
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag
+from snapshot_assets.catalog.rebuild.recover import execute_recovery, plan_recovery
+from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import LocationNotEmptyError, NoSnapshotError, PlanError, StoreUnavailableError
+from snapshot_assets.format.layout import log_revision, transaction_path
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import StoreWrapper
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.options import open_store
+from snapshot_assets_tests.catalog.attacks import (
+    ATTACKS,
+    altered,
+    contents,
+    hide,
+    overwrite_and_hide,
+    second_later,
+    snapshot_at,
+)
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire
+from snapshot_assets_tests.catalog.tags import wait_for_clock
+from snapshot_assets_tests.servers.locked import LockedBucket
+
+
+def test_a_hidden_transaction_is_named_and_brought_back(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    writer = snapshot_at(store)
+    assert verify(store).faults == []
+    store.delete(transaction_path(3))
+    assert altered(store) == {transaction_path(3)}
+    done = execute_recovery(plan_recovery(store, datetime.now(UTC)))
+    assert [each.path for each in done.written] == [transaction_path(3)]
+    assert done.report is not None
+    assert (done.report.faults, done.report.revision, done.restart) == ([], writer.catalog.state.revision, 0)
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_fifty_attacked_objects_are_named_and_all_bytes_come_back(
+    locked: LockedBucket, tmp_path: Path, seed: int
+) -> None:
+    store = locked.store()
+    head = snapshot_at(store, 14).catalog.state.revision
+    true, choose, before = contents(store), random.Random(seed), second_later()
+    versions = {(each.path, each.version) for each in locked.versions()}
+    attacked = choose.sample(sorted(true.keys() - {transaction_path(2)}), 50)  # to hide it first is to prune
+    end = choose.randint(head - 4, head)
+    attacked = [*{*attacked, *(path for path in true if log_revision(path) >= end)}]
+    for path in attacked:
+        (hide if log_revision(path) >= end else choose.choice(ATTACKS))(store, path)
+    far = 10**20 - 1
+    for revision in (head + 1, head + 2, head + 7, far):
+        store.create(transaction_path(revision), true[transaction_path(head)])
+    assert altered(store) == {*attacked}
+
+    other = open_store(parse_location(f"file://{tmp_path}/recovered/here"))
+    second = locked.store(f"s3://{locked.name}/second")
+    for target in (other, second):
+        done = execute_recovery(plan_recovery(store, before, target))
+        assert done.report is not None
+        assert ([fault for fault in done.report.faults if fault.is_damage], done.report.revision) == ([], head)
+        assert contents(target) == true
+
+    plan = plan_recovery(store, before)
+    assert {each.path for each in plan.written} == {*attacked}
+    assert (plan.revision, plan.restart, plan.lost) == (head, head + 8, (head + 1, head + 2, head + 7))
+    assert plan.forged == (transaction_path(far),)
+    done = execute_recovery(plan)
+    now = contents(store)
+    assert {path: now[path] for path in true} == true
+    assert versions <= {(each.path, each.version) for each in locked.versions()}
+    assert done.report is not None
+    assert [(fault.kind, fault.object) for fault in done.report.faults] == [
+        (FaultKind.LOST, transaction_path(head + 8))
+    ]
+    assert (done.report.sealed, read_state(store).tags.keys()) == (True, {"one"})
+
+
+def test_an_attacker_who_begins_the_log_anew_hides_nothing(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    head = snapshot_at(store).catalog.state.revision
+    true, before = contents(store), second_later()
+    for info in store.list():
+        store.delete(info.path)
+    Writer(store).begin(replace(HEADER, name="forged"))
+    assert altered(store) == {path for path in true if not path.startswith("schema/")}  # which it wrote again
+    done = execute_recovery(plan_recovery(store, before))
+    assert done.report is not None
+    assert ([fault for fault in done.report.faults if fault.is_damage], done.revision) == ([], head)
+    now = contents(store)
+    assert {path: now[path] for path in true} == true
+
+
+def test_a_commit_of_the_attacker_is_given_up_and_the_log_goes_on_above_it(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    writer = snapshot_at(store)
+    head, before = writer.catalog.state.revision, second_later()
+    rename_tag(writer.catalog, "one", "forged")
+    writer.receipt(2)
+    plan = plan_recovery(store, before)
+    assert (plan.lost, plan.tags, plan.restart) == ((head + 1,), ("forged",), head + 2)
+    assert [each.path.split("-")[1] for each in plan.hidden] == ["one"]
+    assert [path.split("-")[0] for path in plan.evidence] == ["data/2/chunk", "tag/tag"]
+    done = execute_recovery(plan)
+    assert done.report is not None
+    assert [fault.kind for fault in done.report.faults] == [FaultKind.LOST]
+    catalog = Catalog.open_for_writing(store)
+    assert (catalog.state.revision, catalog.state.sealed, *catalog.state.tags) == (head + 2, True, "one")
+    create_tag(catalog, "two", head)
+    assert [fault.kind for fault in verify(store).faults] == [FaultKind.LOST]
+    again = execute_recovery(plan_recovery(store, before))  # gives up what followed the first recovery
+    assert again.report is not None
+    assert ({*again.lost}, again.report.damaged, *read_state(store).tags) == (
+        {*range(head + 1, head + 4)},
+        False,
+        "one",
+    )
+
+
+class Broken(StoreWrapper):
+    """A store that fails after some writes."""
+
+    def __init__(self, store: ObjectStore, writes: int) -> None:
+        super().__init__(store)
+        self.left = writes
+
+    def put(self, path: str, data: bytes) -> None:
+        if log_revision(path) and not self.left:
+            raise StoreUnavailableError("out of order")
+        self.left -= bool(log_revision(path))
+        self._store.put(path, data)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_recovery_that_was_interrupted_is_continued(lockable: LockedBucket, tmp_path: Path, elsewhere: bool) -> None:
+    store = lockable.store()
+    head = snapshot_at(store).catalog.state.revision
+    true, before = contents(store), second_later()
+    for path in true:
+        overwrite_and_hide(store, path)
+    target = open_store(parse_location(f"file://{tmp_path}/recovered/here")) if elsewhere else store
+    for writes in range(0, 6, 2):
+        plan = plan_recovery(store, before, target if elsewhere else None)
+        broken = cast(ObjectStore, Broken(target, writes))
+        with pytest.raises(StoreUnavailableError):
+            execute_recovery(replace(plan, target=broken))
+        assert read_state(target).revision < head
+    done = execute_recovery(plan_recovery(store, before, target if elsewhere else None))
+    assert done.report is not None
+    assert (done.report.faults, done.report.revision, contents(target)) == ([], head, true)
+
+
+def test_what_was_deleted_by_then_stays_deleted_and_what_was_deleted_later_comes_back(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    writer = snapshot_at(store)
+    expire(writer.catalog, keep_last=1)
+    delete_tag(writer.catalog, "one")
+    wait_for_clock(store, writer.catalog.refresh().committed_at)
+    gone = {each.path for each in collect_garbage(writer.catalog, grace=timedelta(0), unsafe=True).deleted}
+    true, before = contents(store), second_later()
+    assert gone
+    assert verify(store).faults == []
+    delete_snapshot(store)
+    assert execute_recovery(plan_recovery(store, before)).written
+    now = contents(store)
+    assert {path: now.get(path) for path in true} == true
+    assert gone.isdisjoint(now)
+
+
+def test_what_cannot_be_recovered_is_refused(lockable: LockedBucket, tmp_path: Path) -> None:
+    store, now = lockable.store(), datetime.now(UTC)
+    local = open_store(parse_location(f"file://{tmp_path}/not/s3"))
+    with pytest.raises(PlanError, match="keeps versions"):
+        plan_recovery(local, now)
+    with pytest.raises(PlanError, match="future"):
+        plan_recovery(store, now + timedelta(days=1))
+    with pytest.raises(NoSnapshotError, match="give another time"):
+        plan_recovery(store, now)
+    snapshot_at(store)
+    snapshot_at(local)
+    with pytest.raises(NoSnapshotError, match="give another time"):
+        plan_recovery(store, now - timedelta(days=1))
+    with pytest.raises(LocationNotEmptyError, match="Recover to an empty one"):
+        plan_recovery(store, second_later(), local)

@@ -1,0 +1,115 @@
+"""Which names count as altered: what an attacker hides or replaces, and nothing that this program deletes or mends."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log
+from snapshot_assets.catalog.operations.maintain_log import execute_repair, plan_repair
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.records import record_verification
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.format.layout import VERIFICATIONS, checkpoint_path, is_receipt, transaction_path
+from snapshot_assets_tests.catalog.attacks import altered, snapshot_at
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
+from snapshot_assets_tests.catalog.tags import wait_for_clock
+from snapshot_assets_tests.servers.locked import LockedBucket
+from snapshot_assets_tests.servers.s3 import S3Server
+
+NOW = {"grace": timedelta(0), "unsafe": True}
+
+
+def test_a_location_that_was_pruned_collected_and_repaired_is_not_altered(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    writer = snapshot_at(store, 4)
+    write_checkpoint(store, writer.catalog.state)
+    create_tag(writer.catalog, "two", writer.catalog.state.seals[-1].revision)
+    rename_tag(writer.catalog, "two", "three")
+    replace_tag(writer.catalog, "three", writer.catalog.state.seals[0].revision, None)
+    delete_tag(writer.catalog, "one")
+    expire(writer.catalog, keep_last=1)
+    seal(writer.catalog)
+    write_checkpoint(store, writer.catalog.state)
+    wait_for_clock(store, writer.catalog.refresh().committed_at)
+    assert prune(writer.catalog, **NOW).released
+    assert collect_garbage(writer.catalog, **NOW).deleted
+    receipt = next(info.path for info in store.list("data/") if is_receipt(info.path))
+    for path in (receipt, checkpoint_path(list_log(store).checkpoints[-1])):
+        store.put(path, b"damaged")
+        assert altered(store) == {path}
+        execute_repair(writer.catalog, plan_repair(writer.catalog))
+        assert altered(store) == set()
+    assert not verify(store).damaged
+
+
+def test_a_repair_of_what_was_damaged_from_the_start_is_not_altered(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    writer = snapshot_at(store)
+    bucket, path = lockable.bucket(), checkpoint_path(list_log(store).checkpoints[-1])
+    true = store.get(path)
+    for each in lockable.versions():
+        if each.path == path:
+            bucket.delete_version(path, each.version)
+    store.put(path, true[:-30])
+    execute_repair(writer.catalog, plan_repair(writer.catalog))
+    assert store.get(path) == true
+    assert verify(store).faults == []
+
+
+def test_names_below_a_rebuild_are_not_altered(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    head = snapshot_at(store).catalog.state.revision
+    store.delete(transaction_path(head - 1))
+    assert altered(store) == {transaction_path(head - 1)}
+    rebuild(store)
+    assert altered(store) == set()
+
+
+def test_an_overwritten_record_is_altered_and_one_that_was_superseded_is_not(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    now = snapshot_at(store).catalog.now()
+    for _ in range(2):
+        record_verification(store, verify(store), now)
+    first, second = (info.path for info in store.list(VERIFICATIONS))
+    store.delete(first)
+    assert altered(store) == set()
+    store.put(second, b"{}")
+    assert altered(store) == {second}
+
+
+def test_the_fault_is_damage_and_names_the_command_with_the_time(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    snapshot_at(store)
+    store.delete(transaction_path(4))
+    fault = next(fault for fault in verify(store, depth="quick").faults if fault.kind is FaultKind.ALTERED)
+    since = next(each.modified for each in lockable.versions() if each.marker and each.path == transaction_path(4))
+    assert fault.is_damage
+    assert f"`snapshots catalog recover --before {since:%Y-%m-%dT%H:%M:%S}" in fault.message
+
+
+def test_without_the_right_to_list_versions_verify_says_so_and_goes_on(
+    lockable: LockedBucket, s3_server: S3Server
+) -> None:
+    if lockable.is_moto:
+        pytest.skip("moto enforces no policies")
+    store = lockable.store()
+    snapshot_at(store)
+    deny = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:ListBucketVersions",
+        "Resource": f"arn:aws:s3:::{lockable.name}",
+    }
+    policy = {"Version": "2012-10-17", "Statement": [deny]}
+    lockable.client.put_bucket_policy(Bucket=lockable.name, Policy=json.dumps(policy))
+    reader = LockedBucket(lockable.name, s3_server.as_user("reader")).store()
+    report = verify(reader)
+    assert [fault.kind for fault in report.faults] == [FaultKind.UNCHECKED]
+    assert not report.damaged
