@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -47,9 +47,12 @@ SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
 VERIFICATIONS = "verification/"
 COMPARISONS = "comparison/"
-COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
+SEALS = "seals/"
+SIGNATURE = ".sig"
+"""Behind the path of a statement or record: its SSH signature."""
+COLLECTED = ("data/", "schema/", "tag/", "savepoint/", SEALS)
 """Folders whose objects garbage collection deletes; the log is pruned, hints are overwritten."""
-OWN_FOLDERS = frozenset({"comparison", "data", "savepoint", "schema", "tag", "transactions", "verification"})
+OWN_FOLDERS = frozenset({"comparison", "data", "savepoint", "schema", "seals", "tag", "transactions", "verification"})
 """Folders of a location; others in it belong to somebody else."""
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
@@ -72,10 +75,11 @@ _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
 _TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
 _TEMPORARY = re.compile(
-    r"(?:transactions/|tag/|savepoint/|verification/|comparison/"
+    r"(?:transactions/|tag/|savepoint/|seals/|verification/|comparison/"
     rf"|data/(?:0|[1-9]\d*)/{FOLDERS}|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
 )
 _SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
+_SEAL = re.compile(r"seals/(\d{20})\.json(?:\.sig)?", re.ASCII)
 _COMPARISON = re.compile(r"comparison/\d{8}T\d{6}Z-(all|part|unfinished)-[0-9a-f]{8}\.json", re.ASCII)
 _VERIFICATION = re.compile(r"verification/\d{8}T\d{6}Z-(quick|sample|full)-(all|newest)-[0-9a-f]{8}\.json", re.ASCII)
 
@@ -138,6 +142,27 @@ def comparison_of(path: str) -> tuple[str] | None:
     """Return the scope of the comparison that is recorded at `path`, or None for another object."""
     match = _COMPARISON.fullmatch(path)
     return (match[1],) if match else None
+
+
+def seal_path(revision: int) -> str:
+    """Return the path of the statement about a sealed revision."""
+    return f"{SEALS}{revision:020d}.json"
+
+
+def sealed_revision(path: str) -> int | None:
+    """Return the revision of the statement, or of its signature, at `path`; None for another object."""
+    match = _SEAL.fullmatch(path)
+    return int(match[1]) if match else None
+
+
+def is_record_signature(path: str) -> bool:
+    """Return whether `path` is that of the signature of a record of a verification or comparison."""
+    return path.endswith(SIGNATURE) and path.startswith((VERIFICATIONS, COMPARISONS)) and in_layout(path)
+
+
+def recorded_at(path: str) -> datetime:
+    """Return the time in the path of a record of a verification or comparison."""
+    return datetime.strptime(path.rpartition("/")[2][:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
 def schema_folder(digest: str) -> str:
@@ -218,9 +243,11 @@ def folders_of(path: str) -> str:
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     records, log = (_VERIFICATION, _COMPARISON), (_TRANSACTION, _CHECKPOINT, _PROBE)
-    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, *records)
-    return path in (MANIFEST, CHECKSUMS, REPLICA, *LOAD_MANIFESTS.values()) or any(
-        pattern.fullmatch(path) for pattern in patterns
+    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, _SEAL, *records)
+    return (
+        path in (MANIFEST, CHECKSUMS, REPLICA, *LOAD_MANIFESTS.values())
+        or any(pattern.fullmatch(path) for pattern in patterns)
+        or any(pattern.fullmatch(path.removesuffix(SIGNATURE)) for pattern in records)
     )
 
 

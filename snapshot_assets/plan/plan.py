@@ -41,6 +41,7 @@ from snapshot_assets.plan.fields import (
     Masks,
     QueryText,
     Reference,
+    SigningFields,
     Storage,
     Table,
     TablePattern,
@@ -91,6 +92,12 @@ class Plan(BaseModel):
         None,
         exclude=True,
         description="Storage options of the location, where neither configuration nor environment has them.",
+    )
+    signing: SigningFields | None = Field(
+        None,
+        exclude=True,
+        description="How seals are signed, and whose signatures count, where the configuration does not say it.",
+        examples=["{key: ~/.ssh/seals, allowed_signers: /etc/snapshots/allowed_signers}", "{key: agent}"],
     )
     catalog: str | None = Field(None, min_length=1, description="Name of the catalog in the manifest.")
     kind: Literal["once", "continuous", "query"] = Field(
@@ -277,7 +284,7 @@ class Plan(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "spark"))
+            problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "signing", "spark"))
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
 
     @field_validator("*")
@@ -317,25 +324,6 @@ class Plan(BaseModel):
             large_objects=None if self.large_objects is None else self.large_objects == "export",
             **self._hidden,
         )
-
-    def spelled(self, selection: Selection) -> dict[str, Any]:
-        """Return the fields whose names a selection, `selection` in the catalog's spelling, has in another spelling."""
-        fields: dict[str, Any] = {
-            "exclude_columns": tuple(sorted(ColumnPath(*path) for path in selection.exclude_columns)),
-            "mask": {ColumnPath(*path): sql for path, sql in sorted(selection.masks.items())},
-            "carriers": {ColumnPath(*path): carrier for path, carrier in selection.carriers.items()},
-        }
-        if self.query is None:
-            fields |= {
-                "schemas": tuple(sorted(selection.schemas)),
-                "tables": tuple(sorted(selection.tables)),
-                "time_columns": dict(selection.time_columns),
-                "exclude_tables": tuple(sorted(selection.exclude_tables)),
-            }
-        elif selection.tables and selection.tables[0] != table_of(self.query):
-            plain = table_text(selection.tables[0])
-            fields["query"] = plain if table_of(plain) == selection.tables[0] else qualified(selection.tables[0])
-        return {name: value for name, value in fields.items() if value != getattr(self, name)}
 
     @property
     def frame_selection(self) -> Selection:

@@ -23,7 +23,7 @@ from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.catalog.state.retained import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
+from snapshot_assets.catalog.state.retained import EXPIRED, expiries_since, needed_documents, needed_seals, unreferenced_schemas
 from snapshot_assets.catalog.verify.comparisons import superseded_comparisons
 from snapshot_assets.catalog.verify.faults import Fault, read_object
 from snapshot_assets.catalog.verify.records import superseded
@@ -32,9 +32,11 @@ from snapshot_assets.format import documents
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.layout import (
     COLLECTED,
+    SIGNATURE,
     in_layout,
     is_probe,
     is_receipt,
+    is_record_signature,
     is_temporary,
     log_revision,
     revision_of,
@@ -157,7 +159,7 @@ def scan_state(
     expiries = expiries_since(state, before, clock.of)
     unreferenced = state.files.unreferenced(state.retained(), expiries)
     needed = state.files.paths() - unreferenced.keys()
-    needed |= needed_documents(state).keys() | pinned
+    needed |= needed_documents(state).keys() | pinned | needed_seals(state, (info.path for info in objects))
     for receipt, ref in adoptable_receipts(store, state, state.missing(), (info.path for info in objects)):
         check_receipt(store, state, receipt)
         needed |= {ref.path, *(file.path for file in receipt.files)}
@@ -187,6 +189,12 @@ def scan_state(
             garbage.append(Garbage(info.path, info.size, reason, since))
     sizes = {info.path: info.size for info in objects}
     records = superseded(objects) | superseded_comparisons(objects)
+    signatures = ((info, info.path.removesuffix(SIGNATURE)) for info in objects if is_record_signature(info.path))
+    records |= {
+        info.path: records.get(record, info.modified)
+        for info, record in signatures
+        if record in records or record not in sizes
+    }
     garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in records.items()]
     temporary = [info for info in store.temporaries() if is_temporary(info.path)]
     garbage += [Garbage(info.path, info.size, "temporary", info.modified) for info in temporary]

@@ -100,10 +100,12 @@ def seal(
         verified = state.revision
         prepared = Seal(verified, checksum_of(state), consistency_of(state), tuple(sorted(rows_outside, key=_BY_TABLE)))
         try:
-            revision = catalog.commit(rules.seal(token, prepared))
+            revision = catalog.commit(rules.seal(token, prepared), seal_verify)
         except rules.StaleVerificationError:
             continue
         break
+    if revision is None:
+        catalog.sign_newest_seal()
     newest = catalog.state.newest_seal  # before `write_hints`, which may read a newer snapshot
     assert newest is not None
     write_hints(catalog.store, catalog.state, catalog.refresh)

@@ -17,8 +17,9 @@ from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.receipt_selection import adoptable_receipts, newest_fitting
 from snapshot_assets.catalog.receipts import Receipt
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.retained import named_by
+from snapshot_assets.catalog.state.retained import named_by, needed_seals
 from snapshot_assets.catalog.state.totals import exporter_text, finished_by
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, remedy_of, with_remedy, with_replicas_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
@@ -31,7 +32,8 @@ from snapshot_assets.catalog.verify.retained import (
     older_seal_faults,
     pin_faults,
 )
-from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError
+from snapshot_assets.catalog.verify.signatures import check_signed, fault_of, signature_faults
+from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError, SignatureError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import (
@@ -57,6 +59,7 @@ def verify(
     scan: LogScan | None = None,
     rotation: Rotation | None = None,
     suspected: Set[str] = frozenset(),
+    signing: Signing | None = None,
 ) -> Report:
     """Verify a location and report every fault.
 
@@ -68,6 +71,7 @@ def verify(
         scan: The location's log, if the caller has read it; its faults are completed here.
         rotation: Chooses the files of a sample. Those that were damaged when last verified are read, too.
         suspected: Paths of further files that a sample hashes.
+        signing: Whose signatures count; without `allowed_signers`, nothing must be signed.
 
     Raises:
         VersionNotFoundError: The revision that `at` names is not readable.
@@ -99,6 +103,8 @@ def verify(
             hashed = rotation.due(files) | damage_on_record(store, state.location_id) | suspected
         check = _Check(scan, objects, report, progress, hashed)
         report.faults += check.state_faults(state, replica=replicated)
+        if signing is not None and signing.allowed_signers is not None:
+            report.faults += check.signature_faults(signing, None if at is None else state.revision)
         if at is None:
             report.faults += check.location_faults()
     elif not report.faults:
@@ -136,6 +142,15 @@ class _Check:
         if state is head or (newest is not None and newest.revision == state.revision):
             yield from hint_faults(self.scan, replica=replica)
         yield from pin_faults(self.scan, self.objects, None if state is head else state.revision)
+
+    def signature_faults(self, signing: Signing, version: int | None) -> Iterator[Fault]:
+        """Yield the faults of the seal's signature, or of the one that covers a version, and of signed records."""
+        try:
+            self.report.signed = str(check_signed(self.scan.store, self.scan.state, signing, version))
+        except SignatureError as error:
+            yield fault_of(error)
+        if version is None:
+            yield from signature_faults(self.scan.store, signing, self.objects)
 
     def location_faults(self) -> list[Fault]:
         """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
@@ -197,7 +212,7 @@ def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     state = scan.state
     actions = [action for entry in scan.entries for action in entry.transaction.actions]
     actions += [action for event in state.events for action in event.actions]
-    named = state.files.paths() | {path for action in actions for path in named_by(action)}
+    named = needed_seals(state, objects) | state.files.paths() | {path for action in actions for path in named_by(action)}
     orphans = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named]
     wanted = state.missing() if orphans and state.schemas and not state.deleted else []
     receipts = list(adoptable_receipts(scan.store, state, wanted, orphans))

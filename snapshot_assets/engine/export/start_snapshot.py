@@ -57,11 +57,31 @@ def partition_columns(plan: Plan, table: Table, database: str) -> tuple[str, ...
 
 def spelled_plan(plan: Plan, source: SchemaSource, schema: DatabaseSchema) -> Plan:
     """Return a plan that the source accepts, with names of schemas, tables and columns as the source spells them."""
-    fields = plan.spelled(source.spelled(plan.selection))
+    fields = _spelled_fields(plan, source.spelled(plan.selection))
     if plan.partition_by:
         [table] = schema.tables
         fields["partition_by"] = partition_columns(plan, table, schema.database)
     return plan.changed(**fields) if fields else plan
+
+
+def _spelled_fields(plan: Plan, selection: Selection) -> dict[str, Any]:
+    """Return the fields whose names a selection, the plan's in the catalog's spelling, has in another spelling."""
+    fields: dict[str, Any] = {
+        "exclude_columns": tuple(sorted(ColumnPath(*path) for path in selection.exclude_columns)),
+        "mask": {ColumnPath(*path): sql for path, sql in sorted(selection.masks.items())},
+        "carriers": {ColumnPath(*path): carrier for path, carrier in selection.carriers.items()},
+    }
+    if plan.query is None:
+        fields |= {
+            "schemas": tuple(sorted(selection.schemas)),
+            "tables": tuple(sorted(selection.tables)),
+            "time_columns": dict(selection.time_columns),
+            "exclude_tables": tuple(sorted(selection.exclude_tables)),
+        }
+    elif selection.tables and selection.tables[0] != table_of(plan.query):
+        plain = table_text(selection.tables[0])
+        fields["query"] = plain if table_of(plain) == selection.tables[0] else qualified(selection.tables[0])
+    return {name: value for name, value in fields.items() if value != getattr(plan, name)}
 
 
 def skipped_tables(plan: Plan, schema: DatabaseSchema) -> tuple[TableName, ...]:

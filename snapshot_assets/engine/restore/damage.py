@@ -46,8 +46,16 @@ if TYPE_CHECKING:
 SHOWN = 10
 """Most damage that a message names."""
 
-_OF_LOGS = frozenset({FaultKind.CHUNK_CHECKSUM, FaultKind.SNAPSHOT_CHECKSUM, FaultKind.DUPLICATE, FaultKind.COVERAGE})
-"""Faults by which the log contradicts itself."""
+_OF_LOGS = frozenset(
+    {
+        FaultKind.CHUNK_CHECKSUM,
+        FaultKind.SNAPSHOT_CHECKSUM,
+        FaultKind.DUPLICATE,
+        FaultKind.COVERAGE,
+        FaultKind.SIGNATURE,
+    }
+)
+"""Faults by which the log contradicts itself or what was signed."""
 
 KEEP_GOING = (
     "--keep-going (in Dagster keep_going: true) restores everything but the windows of tables that need damaged files;"

@@ -124,7 +124,7 @@ def _verify_location(
         store = snapshots_of(context).store(plan.name)
         state = Catalog.open(store).require_snapshot()
         suspected = suspected_files(context.instance, plan, store, state)
-        report = _report(store, state, depth, rotation, suspected)
+        report = _report(plan, store, state, depth, rotation, suspected)
         record_verification(store, report, datetime.now(UTC))
     record_report(context, plan, state, report, _WHOLE)
     if plan.dagster.compare_cron:
@@ -180,7 +180,7 @@ def _replica_report(
     if not replicated and all(is_probe(info.path) for info in store.list()):
         return None
     state = Catalog.open(store).require_snapshot()
-    report = _report(store, state, depth, rotation, damage_on_record(store, state.location_id))
+    report = _report(plan, store, state, depth, rotation, damage_on_record(store, state.location_id))
     record_verification(store, report, datetime.now(UTC))
     return report
 
@@ -213,13 +213,15 @@ def _failure(report: Report, damage: Sequence[Fault], facts: Mapping[str, Any], 
     )
 
 
-def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | None, suspected: set[str]) -> Report:
+def _report(
+    plan: Plan, store: ObjectStore, state: State, depth: str, rotation: Rotation | None, suspected: set[str]
+) -> Report:
     from snapshot_assets.catalog.verify.verify import verify
 
     if depth == "full":
-        return verify(store, depth="full")
+        return verify(store, depth="full", signing=plan.signing)
     if rotation is not None:
-        return verify(store, depth="sample", rotation=rotation, suspected=suspected)
+        return verify(store, depth="sample", rotation=rotation, suspected=suspected, signing=plan.signing)
     sample = files_to_seal(state, datetime.now(UTC), verified_revision(state)) if depth == "sample" else set()
     report = check_head(store, state, sample | suspected)
     marker, fault = marker_or_fault(store)
@@ -227,4 +229,9 @@ def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | N
         report.faults = list(map(with_replicas_remedy, report.faults))
     if fault is not None:
         report.faults.append(Fault(FaultKind.LOG, REPLICA, str(fault)))
+    if plan.signing is not None and plan.signing.allowed_signers is not None:
+        try:
+            check_signed(store, state, plan.signing)
+        except SignatureError as error:
+            report.faults.append(fault_of(error))
     return report
