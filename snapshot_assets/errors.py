@@ -128,6 +128,10 @@ class StoreDeniedError(StorageError):
     """The store refused the credentials or the operation."""
 
 
+class ObjectRetainedError(StoreDeniedError):
+    """The store keeps an object until a time, or under legal hold, and refused to delete it."""
+
+
 class LocationUnusableError(StorageError):
     """The folder of a location cannot be created, or its bucket does not exist."""
 

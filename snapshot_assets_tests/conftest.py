@@ -13,6 +13,7 @@ pytest_plugins = [
     "pytester",
     "snapshot_assets_tests.gate",
     "snapshot_assets_tests.servers.azurite",
+    "snapshot_assets_tests.servers.locked",
     "snapshot_assets_tests.servers.moto",
     "snapshot_assets_tests.servers.disks",
     "snapshot_assets_tests.servers.postgresql",

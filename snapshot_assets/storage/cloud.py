@@ -11,9 +11,11 @@ dropped connections. They differ only in text, which this module alone reads.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import obstore
@@ -33,11 +35,13 @@ from snapshot_assets.errors import (
     LocationUnusableError,
     ObjectExistsError,
     ObjectNotFoundError,
+    ObjectRetainedError,
     StorageError,
     StoreDeniedError,
     StoreFullError,
     StoreUnavailableError,
 )
+from snapshot_assets.format.layout import chunk_of, is_probe, is_receipt
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.cloud_clients import GIVE_CREDENTIALS, Client, connect
 from snapshot_assets.storage.location import Location
@@ -51,9 +55,10 @@ from snapshot_assets.storage.remote import (
     certificate_error,
 )
 from snapshot_assets.storage.retry import retried
+from snapshot_assets.storage.s3_bucket import S3Bucket
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta, WritableFile
+    from obstore import Attributes, ObjectMeta, WritableFile
 
 
 class CloudStore(RemoteStore[Client]):
@@ -65,6 +70,7 @@ class CloudStore(RemoteStore[Client]):
         """Take a location of `s3`, `gs` or `azblob`, and options that are already resolved. Connects to nothing."""
         super().__init__(location, options.endpoint, options.patience)
         self._options = options
+        self._versions: tuple[int, S3Bucket] | None = None
 
     @retried
     def get(self, path: str, *, limit: int | None = None) -> bytes:
@@ -97,11 +103,41 @@ class CloudStore(RemoteStore[Client]):
     def put(self, path: str, data: bytes) -> None:
         """Write or replace an object; see `ObjectStore.put`."""
         with cloud_errors("write", self._uri_of(path)):
-            self._client().put(check_path(path), data, use_multipart=False)
+            client, attributes = self._client(writes=True), self._attributes(check_path(path))
+            client.put(path, data, attributes=attributes, use_multipart=False)
+        self._lock(path)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write an object only if none exists; see `ObjectStore.create`."""
+        super().create(path, data)
+        self._lock(path)
 
     def _create(self, path: str, data: bytes) -> None:
         with cloud_errors("create", self._uri_of(path)):
-            self._client().put(check_path(path), data, mode="create", use_multipart=False)
+            client, attributes = self._client(writes=True), self._attributes(check_path(path))
+            client.put(path, data, mode="create", attributes=attributes, use_multipart=False)
+
+    def _attributes(self, path: str) -> Attributes | None:
+        """Return the storage class of a data file: the log is read too often for another one."""
+        named = self._options.storage_class
+        return {"Storage-Class": named} if named and chunk_of(path) is not None and not is_receipt(path) else None
+
+    def bucket(self) -> S3Bucket | None:
+        """Return what S3 keeps beside the objects of the location; None elsewhere."""
+        if self._location.scheme != "s3":
+            return None
+        pid = os.getpid()
+        if self._versions is None or self._versions[0] != pid:  # a client is not shared with forked processes
+            self._versions = pid, S3Bucket(self._location, self._options)
+        return self._versions[1]
+
+    def _lock(self, path: str) -> None:
+        """Lock an object that was written, as the option `lock` says, unless the bucket does so by itself."""
+        if self._options.lock is None or is_probe(path):
+            return
+        bucket = self.bucket()
+        if bucket is not None and not bucket.protection.mode:
+            bucket.retain(path, datetime.now(UTC) + self._options.lock.period)
 
     @contextmanager
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
@@ -138,6 +174,7 @@ class CloudStore(RemoteStore[Client]):
                     uploads[0].close()
             except StorageError as error:
                 self.settle(path, size, error)
+            self._lock(path)
         except BaseException as error:
             with suppress(BaseError, OSError):  # the first error is the one to report; unfinished parts are invisible
                 for upload in uploads:
@@ -149,7 +186,11 @@ class CloudStore(RemoteStore[Client]):
         """Begin a multipart upload with the bytes of its first part."""
         with cloud_errors("write", self._uri_of(path)):
             started = obstore.open_writer(
-                self._client(repeats=True), path, buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE
+                self._client(repeats=True, writes=True),
+                path,
+                attributes=self._attributes(path),
+                buffer_size=PART_SIZE,
+                max_concurrency=PARTS_AT_ONCE,
             )
             started.write(data)
         return started
@@ -196,8 +237,8 @@ class CloudStore(RemoteStore[Client]):
             except FileNotFoundError:
                 return
 
-    def _connect(self, repeats: bool) -> Client:
-        return connect(self._location, self._options, repeats)
+    def _connect(self, repeats: bool, writes: bool) -> Client:
+        return connect(self._location, self._options, repeats, writes)
 
 
 def _info(item: ObjectMeta) -> ObjectInfo:
@@ -226,6 +267,8 @@ _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _DENIED = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"}
 _FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "EntityTooLarge"}
 _PASSING = {408, 409, 425, 429}
+_RETAINED = re.compile(r"BlobImmutableDueTo|ObjectLocked|WORM|(?i:retention.?policy|under active.{0,20}hold)")
+"""How stores on Azure and Google, and some like S3, answer where an object must not be deleted yet."""
 _LASTING_CONFLICTS = {"BlobImmutableDueToPolicy", "SnapshotsPresent"}
 
 
@@ -261,6 +304,8 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
         return LocationUnusableError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
     if code in NO_UPLOAD:
         return StoreUnavailableError(f"{failed}. The store has lost the upload or its parts; run again.", uri=uri)
+    if operation == "delete" and _RETAINED.search(text):
+        return ObjectRetainedError(f"{failed}. The store keeps it; delete it once its retention has ended.", uri=uri)
     # Azure answers 409 also where the object exists.
     conflict = number == 409 and not (code or "").endswith("AlreadyExists")
     if isinstance(error, AlreadyExistsError | PreconditionError) and not conflict:

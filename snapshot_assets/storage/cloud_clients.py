@@ -39,14 +39,20 @@ Client = S3Store | GCSStore | AzureStore
 _MANY = 10_000
 
 
-def connect(location: Location, options: StoreOptions, repeats: bool) -> Client:
+def connect(location: Location, options: StoreOptions, repeats: bool, writes: bool) -> Client:
     """Return a client of a location.
 
-    With `repeats`, the client repeats failed requests itself.
+    With `repeats`, the client repeats failed requests itself. With `writes`, it writes objects: buckets that lock new
+    objects refuse those without a checksum.
 
     Raises:
         StorageError: The options do not fit, or there are no credentials.
     """
+    headers = {}
+    if options.request_payer and location.scheme == "s3":
+        headers["x-amz-request-payer"] = "requester"  # obstore's own option leaves the header out of writes
+    if writes and options.checksums and location.scheme == "s3":
+        headers["x-amz-sdk-checksum-algorithm"] = "SHA256"  # some stores ask for it beside the checksum itself
     client_options: ClientConfig = {
         "allow_http": options.allow_http,
         "connect_timeout": timedelta(seconds=10),
@@ -55,9 +61,8 @@ def connect(location: Location, options: StoreOptions, repeats: bool) -> Client:
     }
     if options.ca_bundle is not None:
         client_options["root_certificate"] = options.ca_bundle
-    if options.request_payer and location.scheme == "s3":
-        # obstore's own option leaves the header out of writes.
-        client_options["default_headers"] = {"x-amz-request-payer": "requester"}
+    if headers:
+        client_options["default_headers"] = headers
     common: dict[str, Any] = {
         "prefix": location.prefix or None,
         "client_options": client_options,
@@ -101,8 +106,14 @@ def _s3(uri: str, options: StoreOptions) -> dict[str, Any]:
             region=options.region,
             server_side_encryption=options.server_side_encryption,
             sse_kms_key_id=options.sse_kms_key_id,
+            sse_customer_key_base64=options.sse_customer_key_base64,
+            checksum_algorithm="SHA256" if options.checksums else None,
         ),
     }
+    if options.sse_customer_key_base64 is not None:
+        settings["server_side_encryption"] = "sse-c"
+    if options.sse_bucket_key:
+        settings["sse_bucket_key_enabled"] = True
     if options.access_key_id is not None:
         # A provider, because keys given as settings would be joined with a session token from the environment.
         settings["credential_provider"] = lambda: {
@@ -178,23 +189,12 @@ def aws_credentials(uri: str, profile: str | None, ca_bundle: str | None = None)
 
 def _provider(uri: str, profile: str | None, ca_bundle: str | None) -> Provider:
     import boto3
-    import botocore.session
-    from botocore.httpsession import get_cert_path
     from obstore.auth.boto3 import Boto3CredentialProvider
 
     named = f" of profile {profile!r}" if profile else ""
     failed = f"Cannot get AWS credentials{named} for {uri} on {socket.gethostname()}"
     with _errors(failed, uri):
-        session = botocore.session.Session(profile=profile)
-        for name, value in _METADATA.items():
-            if session.get_config_variable(name) == 1:  # botocore's default: otherwise the user's
-                session.set_config_variable(name, value)
-        if ca_bundle is not None:
-            # botocore's own clients for STS and SSO verify by it too; botocore takes no certificates as text.
-            text = f"{Path(get_cert_path(True)).read_text(encoding='utf-8')}\n{ca_bundle}"
-            file = process_folder() / f"authorities-{hashlib.sha256(text.encode()).hexdigest()[:12]}.pem"
-            file.write_text(text, encoding="utf-8")
-            session.set_config_variable("ca_bundle", str(file))
+        session = aws_session(profile, ca_bundle)
         with_region = boto3.Session(botocore_session=session)
         if with_region.get_credentials() is None:
             if _metadata_fails(session):
@@ -214,6 +214,24 @@ def _provider(uri: str, profile: str | None, ca_bundle: str | None) -> Provider:
     provider = Renewed()
     provider()
     return provider
+
+
+def aws_session(profile: str | None, ca_bundle: str | None) -> Session:
+    """Return a session of botocore, whose clients trust the authorities of `ca_bundle`, as PEM, beside its own."""
+    import botocore.session
+    from botocore.httpsession import get_cert_path
+
+    session = botocore.session.Session(profile=profile)
+    for name, value in _METADATA.items():
+        if session.get_config_variable(name) == 1:  # botocore's default: otherwise the user's
+            session.set_config_variable(name, value)
+    if ca_bundle is not None:
+        # botocore's own clients for STS and SSO verify by it too; botocore takes no certificates as text.
+        text = f"{Path(get_cert_path(True)).read_text(encoding='utf-8')}\n{ca_bundle}"
+        file = process_folder() / f"authorities-{hashlib.sha256(text.encode()).hexdigest()[:12]}.pem"
+        file.write_text(text, encoding="utf-8")
+        session.set_config_variable("ca_bundle", str(file))
+    return session
 
 
 @contextmanager

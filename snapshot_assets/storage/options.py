@@ -5,18 +5,47 @@ Options are apart from the location, which has no secrets.
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import parse_duration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.retry import Patience
+
+
+@dataclass(frozen=True)
+class ObjectLock:
+    """How objects on S3 are locked against deletion, by Object Lock.
+
+    Attributes:
+        mode: `governance`, which users with a special right may end, or `compliance`, which nobody may.
+        until: How long from now, such as `30d`; `for` in a configuration.
+        legal_holds: Whether the legal hold of a tag is one of the store, too.
+    """
+
+    mode: Literal["governance", "compliance"]
+    until: str
+    legal_holds: bool = False
+
+    __pydantic_config__ = {"alias_generator": lambda name: "for" if name == "until" else name}  # noqa: RUF012
+
+    def __post_init__(self) -> None:
+        if self.period < timedelta(days=1):
+            raise PlanError(f"Storage option lock is for {self.until}; write at least 1d.")
+
+    @property
+    def period(self) -> timedelta:
+        """How long objects are locked from the time at which they are written, or their locks are extended."""
+        return parse_duration(self.until)
 
 
 @dataclass(frozen=True)
@@ -31,6 +60,11 @@ class StoreOptions:
         profile: AWS profile, whose credentials are found and renewed in every process.
         server_side_encryption: How S3 encrypts objects: `AES256`, `aws:kms` or `aws:kms:dsse`.
         sse_kms_key_id: The key of `aws:kms`; without one, the account's.
+        sse_bucket_key: Let the bucket keep a key of `aws:kms`, for fewer requests to KMS.
+        sse_customer_key_base64: A key of 256 bits, with which S3 encrypts objects, and which every reader must give.
+        storage_class: The S3 storage class of data files, such as `STANDARD_IA`; the log keeps the bucket's.
+        checksums: Send a checksum with everything that is written to S3; buckets that lock new objects ask for it.
+        lock: Lock objects on S3; see `ObjectLock`.
         request_payer: Pay for the requests to a bucket whose owner asks that.
         allow_http: Accept an `http://` endpoint, which sends data unencrypted.
         virtual_hosted_style: The bucket's name is part of the S3 endpoint's host name.
@@ -51,6 +85,11 @@ class StoreOptions:
     profile: str | None = None
     server_side_encryption: str | None = None
     sse_kms_key_id: str | None = None
+    sse_bucket_key: bool = False
+    sse_customer_key_base64: str | None = field(default=None, repr=False)
+    storage_class: str | None = None
+    checksums: bool = True
+    lock: ObjectLock | None = None
     request_payer: bool = False
     allow_http: bool = False
     virtual_hosted_style: bool = False
@@ -89,12 +128,32 @@ class StoreOptions:
             raise PlanError("Storage options have account_key and sas_token; give one of them.")
         if self.client_secret is not None and (self.client_id is None or self.tenant_id is None):
             raise PlanError("Storage options need tenant_id and client_id with client_secret; give all three.")
-        if self.sse_kms_key_id is not None and self.server_side_encryption not in ("aws:kms", "aws:kms:dsse"):
-            raise PlanError("Storage option sse_kms_key_id needs server_side_encryption: aws:kms or aws:kms:dsse.")
+        for name in ("sse_kms_key_id", "sse_bucket_key"):
+            if getattr(self, name) and self.server_side_encryption not in ("aws:kms", "aws:kms:dsse"):
+                raise PlanError(f"Storage option {name} needs server_side_encryption: aws:kms or aws:kms:dsse.")
+        if self.sse_customer_key_base64 is not None:
+            self._check_customer_key(self.sse_customer_key_base64)
+        if self.storage_class in _ARCHIVES:
+            raise PlanError(
+                f"Storage option storage_class is {self.storage_class}, whose objects cannot be read before they are"
+                " restored; write such as STANDARD_IA or GLACIER_IR."
+            )
         if self.endpoint and self.endpoint.lower().startswith("http://") and not self.allow_http:
             raise PlanError(
                 "The storage endpoint starts with http://, so data would travel unencrypted; use https://, or allow it "
                 "with allow_http: true (AWS_ALLOW_HTTP=true in the environment)."
+            )
+
+    def _check_customer_key(self, key: str) -> None:
+        try:
+            size = len(base64.b64decode(key, validate=True))
+        except ValueError:
+            size = 0
+        if size != _KEY_BYTES:
+            raise PlanError("Storage option sse_customer_key_base64 is not the Base64 of 32 bytes (openssl rand).")
+        if self.server_side_encryption is not None:
+            raise PlanError(
+                "Storage options have server_side_encryption and sse_customer_key_base64; give one of them."
             )
 
     @property
@@ -180,7 +239,12 @@ CREDENTIALS: dict[str, tuple[str, ...]] = {
     "file": (),
 }
 """Options by URI scheme that are taken from one place, as a whole."""
-_OF_S3 = ("region", "virtual_hosted_style", "server_side_encryption", "sse_kms_key_id", "request_payer")
+_OF_S3 = (
+    *("region", "virtual_hosted_style", "server_side_encryption", "sse_kms_key_id", "sse_bucket_key"),
+    *("sse_customer_key_base64", "storage_class", "checksums", "lock", "request_payer"),
+)
+_KEY_BYTES = 32
+_ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
 _USED: dict[str, tuple[str, ...]] = {
     "s3": (*_CONNECTION, "ca_bundle", *_OF_S3, *CREDENTIALS["s3"]),
     "gs": (*_CONNECTION, "ca_bundle", "service_account"),

@@ -164,7 +164,7 @@ class OpendalStore(RemoteStore["Operator"]):
             if number % LIST_PAGE == 0:
                 self.wait()
 
-    def _connect(self, repeats: bool) -> Operator:
+    def _connect(self, repeats: bool, writes: bool) -> Operator:
         from opendal import Operator
         from opendal.layers import RetryLayer, TimeoutLayer
 

@@ -145,7 +145,7 @@ class RemoteStore(ObjectStore, Generic[_Client]):
         self.patience = patience
         self._location = location
         self._bucket = location.scheme, endpoint, location.bucket
-        self._made: dict[tuple[int, bool], _Client] = {}
+        self._made: dict[tuple[int, bool, bool], _Client] = {}
         self._making = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -233,8 +233,8 @@ class RemoteStore(ObjectStore, Generic[_Client]):
         """Send one conditional create."""
 
     @abstractmethod
-    def _connect(self, repeats: bool) -> _Client:
-        """Return a new client that repeats failed requests itself, or does not."""
+    def _connect(self, repeats: bool, writes: bool) -> _Client:
+        """Return a new client, which repeats failed requests itself, or writes objects, or does neither."""
 
     def _contact(self) -> Contact:
         return _contacts.setdefault(self._bucket, Contact())
@@ -249,7 +249,7 @@ class RemoteStore(ObjectStore, Generic[_Client]):
         rate = self.patience.rate
         return None if rate is None else _rates.setdefault((self._bucket, rate), Rate(rate))
 
-    def _client(self, *, repeats: bool = False) -> _Client:
+    def _client(self, *, repeats: bool = False, writes: bool = False) -> _Client:
         pid = os.getpid()
         if _used_by.setdefault(self.library, pid) != pid:
             raise StorageError(
@@ -258,9 +258,9 @@ class RemoteStore(ObjectStore, Generic[_Client]):
                 " before the first use."
             )
         with self._making:
-            if (pid, repeats) not in self._made:
-                self._made[pid, repeats] = self._connect(repeats)
-            return self._made[pid, repeats]
+            if (pid, repeats, writes) not in self._made:
+                self._made[pid, repeats, writes] = self._connect(repeats, writes)
+            return self._made[pid, repeats, writes]
 
     def _uri_of(self, path: str) -> str:
         return f"{self.uri}/{quote(path, errors='replace')}"

@@ -15,6 +15,8 @@ from snapshot_assets_tests.servers.http import Handler, serving
 
 PAYER, ENCRYPTION = "x-amz-request-payer", "x-amz-server-side-encryption"
 KEY = f"{ENCRYPTION}-aws-kms-key-id"
+CUSTOMER = f"{ENCRYPTION}-customer-key"
+CHECKSUM, ALGORITHM = "x-amz-checksum-sha256", "x-amz-sdk-checksum-algorithm"
 WRITES = ("PUT whole", "PUT created", "POST parts?uploads")
 """Requests that decide how an object is encrypted; the parts of an upload follow it."""
 OTHERS = ("PUT parts?partNumber", "POST parts?uploadId", "GET whole", "DELETE whole", "GET ?list-type")
@@ -89,6 +91,32 @@ def test_every_object_is_encrypted_as_the_options_say(bucket: Bucket, how: str, 
     assert {kind: (sent[kind].get(ENCRYPTION), sent[kind].get(KEY)) for kind in WRITES} == dict.fromkeys(
         WRITES, (how, key)
     )
+
+
+def test_a_customers_key_goes_with_every_object(bucket: Bucket) -> None:
+    key = f"{'A' * 43}="
+    sent = requests(bucket, sse_customer_key_base64=key)
+    with_key = {*WRITES, "PUT parts?partNumber", "GET whole"}
+    assert {kind for kind, headers in sent.items() if headers.get(CUSTOMER) == key} >= with_key
+    assert not [headers for headers in sent.values() if ENCRYPTION in headers]
+
+
+def test_the_bucket_may_keep_a_key(bucket: Bucket) -> None:
+    sent = requests(bucket, server_side_encryption="aws:kms", sse_bucket_key=True)
+    assert {sent[kind].get(f"{ENCRYPTION}-bucket-key-enabled") for kind in WRITES} == {"true"}
+
+
+def test_everything_that_is_written_has_a_checksum(bucket: Bucket) -> None:
+    sent = requests(bucket)
+    written = {"PUT whole", "PUT created", "PUT parts?partNumber"}
+    assert {kind for kind, headers in sent.items() if CHECKSUM in headers} == written
+    assert {kind for kind, headers in sent.items() if ALGORITHM in headers} >= written
+    assert not {ALGORITHM, CHECKSUM} & (sent["GET whole"].keys() | sent["GET ?list-type"].keys())
+
+
+def test_a_store_that_knows_no_checksums_gets_none(bucket: Bucket) -> None:
+    sent = requests(bucket, checksums=False)
+    assert not [headers for headers in sent.values() if {ALGORITHM, CHECKSUM} & headers.keys()]
 
 
 def test_without_options_no_such_header_is_sent(bucket: Bucket) -> None:

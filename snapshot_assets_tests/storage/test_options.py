@@ -21,7 +21,7 @@ from snapshot_assets.errors import PlanError, StorageError, StoreDeniedError, Tr
 from snapshot_assets.plan.read_configuration import parse_configuration
 from snapshot_assets.storage.cloud import CloudStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.options import VARIABLES, StoreOptions, open_store
+from snapshot_assets.storage.options import VARIABLES, ObjectLock, StoreOptions, open_store
 from snapshot_assets.storage.oss import OpendalStore
 from snapshot_assets_tests.servers.certificates import certificates
 from snapshot_assets_tests.servers.http import Handler, serving
@@ -156,6 +156,11 @@ OTHERS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "profile": ({"profile": "x"}, {"s3"}),
     "server_side_encryption": ({"server_side_encryption": "AES256"}, {"s3"}),
     "sse_kms_key_id": ({"server_side_encryption": "aws:kms", "sse_kms_key_id": "x"}, {"s3"}),
+    "sse_bucket_key": ({"server_side_encryption": "aws:kms", "sse_bucket_key": True}, {"s3"}),
+    "sse_customer_key_base64": ({"sse_customer_key_base64": f"{'A' * 43}="}, {"s3"}),
+    "storage_class": ({"storage_class": "STANDARD_IA"}, {"s3"}),
+    "checksums": ({"checksums": False}, {"s3"}),
+    "lock": ({"lock": ObjectLock("governance", "30d")}, {"s3"}),
     "request_payer": ({"request_payer": True}, {"s3"}),
     "sas_token": ({"sas_token": "x"}, {"azblob"}),
     "tenant_id": ({"tenant_id": "x"}, {"azblob"}),
