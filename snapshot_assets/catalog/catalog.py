@@ -195,10 +195,8 @@ class Catalog:
         now = self._clock()
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
-    def commit(self, prepare: Prepare, depth: str | None = None) -> int | None:
+    def commit(self, prepare: Prepare) -> int | None:
         """Commit the actions that `prepare` returns for the newest head; it is called again with every newer head.
-
-        `depth` is how deeply a seal among them verified files.
 
         Returns the committed revision, or None if `prepare` had nothing left to do.
 
@@ -221,12 +219,12 @@ class Catalog:
                     self.state.apply(entry, transaction_path(transaction.revision))
                     self._checkpoint()
                     if any(isinstance(action, act.Seal) for action in actions):
-                        self.sign_newest_seal(depth)
+                        self.sign_newest_seal()
                     return transaction.revision
                 self.refresh()
         raise ConflictError(f"Other writers of {self.store.uri} won {_MAX_RACES} revisions in a row; run again.")
 
-    def sign_newest_seal(self, depth: str | None = None) -> None:
+    def sign_newest_seal(self) -> None:
         """Write the statement about the newest seal, unless it exists, and sign it, unless it is signed.
 
         Raises:
@@ -234,7 +232,7 @@ class Catalog:
         """
         revision, uri = self.state.seals[-1].revision, self.store.uri
         try:
-            sign_seal(self.store, self.state, revision, self._signing, depth)
+            sign_seal(self.store, self.state, revision, self._signing)
         except SnapshotError as error:
             if self._signing is None or self._signing.key is None:
                 _LOG.warning("The statement about seal %d of %s was not written: %s", revision, uri, error)

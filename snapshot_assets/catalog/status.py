@@ -15,12 +15,14 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import newest_state
 from snapshot_assets.catalog.operations.garbage import PinnedPaths, scan_state
 from snapshot_assets.catalog.replica import marker_or_fault
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.catalog.state.totals import live_table
 from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, current_comparisons, known_differences
 from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
-from snapshot_assets.errors import DamageError
+from snapshot_assets.catalog.verify.signatures import check_signed
+from snapshot_assets.errors import DamageError, SignatureError
 from snapshot_assets.format.layout import checkpointed_revision, revision_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
@@ -93,6 +95,8 @@ class Status:
         replica_of: URI of the source of a replica; None for a location of its own.
         promoting: Whether a promotion of the replica was begun and has not ended.
         compared: The last comparisons with the source: that of everything, then a later one of a part.
+        signed: The newest seal and who signed it, as `name`; None if that was not asked, or no signature counts.
+        unsigned: Why no signature counts; "" if one does, or that was not asked.
         different: The tables of chunks that were different when last compared, although the source had not changed.
     """
 
@@ -118,19 +122,22 @@ class Status:
     promoting: bool = False
     compared: tuple[Aged[ComparisonRecord], ...] = ()
     different: tuple[str, ...] = ()
+    signed: Moment | None = None
+    unsigned: str = ""
 
     @property
     def is_damaged(self) -> bool:
         """Whether damage is known."""
-        return bool(self.damaged or self.damage or self.different)
+        return bool(self.damaged or self.damage or self.different or self.unsigned)
 
     def is_older(self, most: timedelta) -> bool:
         """Return whether the newest sealed export is older than a limit, or does not exist."""
-        return self.export is None or self.export.age_seconds > most.total_seconds()
+        ages = [each.age_seconds for each in (self.export, self.signed) if each is not None]
+        return self.export is None or max(ages) > most.total_seconds()
 
 
-def location_status(store: ObjectStore, now: datetime) -> Status:
-    """Return the condition of a location.
+def location_status(store: ObjectStore, now: datetime, signing: Signing | None = None) -> Status:
+    """Return the condition of a location; `signing` has whose signatures count.
 
     Raises:
         NoSnapshotError: The location is empty.
@@ -138,13 +145,13 @@ def location_status(store: ObjectStore, now: datetime) -> Status:
         DamageError: The log has a fault, or the log or its end is lost.
     """
     for _ in range(_READS):
-        status = _status(store, now)
+        status = _status(store, now, signing)
         if not status.is_damaged or read_state(store).revision == status.revision:
             break  # else others may have deleted on purpose what was missing
     return status
 
 
-def _status(store: ObjectStore, now: datetime) -> Status:
+def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Status:
     marker, fault = marker_or_fault(store)
     objects = Listed(store)
     infos = list(objects.values())
@@ -160,6 +167,7 @@ def _status(store: ObjectStore, now: datetime) -> Status:
     # Without the marker, nothing shows which versions the replica has.
     damage, collectable, waiting = (str(fault), None, None) if fault else _garbage(store, state, infos, now)
     damaged = known_damage(verifications) | _misfits(state, objects)
+    signed, unsigned = _signature(store, state, now, signing)
     assert state.header is not None
     return Status(
         uri=store.uri,
@@ -178,6 +186,8 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         verified=tuple(Aged(each, _age(each.verified_at, now)) for each in verifications),
         compared=tuple(Aged(each, _age(each.started_at, now)) for each in comparisons),
         different=known_differences(comparisons),
+        signed=signed,
+        unsigned=unsigned,
         damaged=tuple(sorted(damaged)),
         damage=damage,
         collectable=collectable,
@@ -185,6 +195,16 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         transactions=_size([info.size for info in infos if revision_of(info.path)]),
         checkpoints=_size([info.size for info in infos if checkpointed_revision(info.path)]),
     )
+
+
+def _signature(store: ObjectStore, state: State, now: datetime, signing: Signing | None) -> tuple[Moment | None, str]:
+    if signing is None or signing.allowed_signers is None:
+        return None, ""
+    try:
+        found = check_signed(store, state, signing)
+    except SignatureError as error:
+        return None, str(error)
+    return Moment(found.revision, found.at, _age(found.at, now), found.by), ""
 
 
 def _age(at: datetime, now: datetime) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -50,7 +50,7 @@ COMPARISONS = "comparison/"
 SEALS = "seals/"
 SIGNATURE = ".sig"
 """Behind the path of a statement or record: its SSH signature."""
-COLLECTED = ("data/", "schema/", "tag/", "savepoint/", SEALS)
+COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
 """Folders whose objects garbage collection deletes; the log is pruned, hints are overwritten."""
 OWN_FOLDERS = frozenset({"comparison", "data", "savepoint", "schema", "seals", "tag", "transactions", "verification"})
 """Folders of a location; others in it belong to somebody else."""
@@ -158,11 +158,6 @@ def sealed_revision(path: str) -> int | None:
 def is_record_signature(path: str) -> bool:
     """Return whether `path` is that of the signature of a record of a verification or comparison."""
     return path.endswith(SIGNATURE) and path.startswith((VERIFICATIONS, COMPARISONS)) and in_layout(path)
-
-
-def recorded_at(path: str) -> datetime:
-    """Return the time in the path of a record of a verification or comparison."""
-    return datetime.strptime(path.rpartition("/")[2][:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
 def schema_folder(digest: str) -> str:

@@ -163,5 +163,4 @@ UNORDERED = AfterValidator(lambda names: tuple(sorted(set(names))))
 """The same selection is the same plan, however it is written."""
 
 Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str), _TEXT]
-SigningFields = Annotated[Signing, BeforeValidator(lambda value: "file" if value is None else value)]
 Storage = Annotated[StoreOptions, WrapValidator(lambda value, handler: raising_value_errors(handler)(value))]

@@ -21,12 +21,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.databases.asset import key_of
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.sql import qualified
 from snapshot_assets.format.header import FileFormat
-from snapshot_assets.format.names import ColumnPath, table_of, table_text
+from snapshot_assets.format.names import table_of
 from snapshot_assets.format.relations import Carrier
 from snapshot_assets.format.units import MAX_FILE_SIZE
 from snapshot_assets.plan.dagster_fields import DagsterFields
@@ -41,7 +41,6 @@ from snapshot_assets.plan.fields import (
     Masks,
     QueryText,
     Reference,
-    SigningFields,
     Storage,
     Table,
     TablePattern,
@@ -93,7 +92,7 @@ class Plan(BaseModel):
         exclude=True,
         description="Storage options of the location, where neither configuration nor environment has them.",
     )
-    signing: SigningFields | None = Field(
+    signing: Signing | None = Field(
         None,
         exclude=True,
         description="How seals are signed, and whose signatures count, where the configuration does not say it.",
@@ -284,7 +283,8 @@ class Plan(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "signing", "spark"))
+            secret = ("source", "target", "scratch", "storage", "signing", "spark")
+            problems = problems_of(error, type(self), secret)
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
 
     @field_validator("*")

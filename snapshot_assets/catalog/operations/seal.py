@@ -100,7 +100,7 @@ def seal(
         verified = state.revision
         prepared = Seal(verified, checksum_of(state), consistency_of(state), tuple(sorted(rows_outside, key=_BY_TABLE)))
         try:
-            revision = catalog.commit(rules.seal(token, prepared), seal_verify)
+            revision = catalog.commit(rules.seal(token, prepared))
         except rules.StaleVerificationError:
             continue
         break

@@ -90,7 +90,8 @@ class Inventory:
         """The highest revision that was committed, as any object of this location shows."""
         shown = [manifest.revision for manifest in self.manifests]
         shown += [receipt.base_revision for receipt, _ in self.receipts]
-        return max([*shown, *(log_revision(path) or sealed_revision(path) or 0 for path in self.objects.keys() - self.strays)], default=0)
+        shown += [sealed_revision(path) or 0 for path in self.objects]
+        return max([*shown, *(log_revision(path) for path in self.objects.keys() - self.strays)], default=0)
 
     @property
     def sizes(self) -> dict[str, int]:

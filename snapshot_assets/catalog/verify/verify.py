@@ -19,7 +19,7 @@ from snapshot_assets.catalog.receipt_selection import adoptable_receipts, newest
 from snapshot_assets.catalog.receipts import Receipt
 from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.retained import named_by, needed_seals
+from snapshot_assets.catalog.state.retained import named_by
 from snapshot_assets.catalog.state.totals import exporter_text, finished_by
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, remedy_of, with_remedy, with_replicas_remedy
 from snapshot_assets.catalog.verify.hints import hint_faults
@@ -32,7 +32,7 @@ from snapshot_assets.catalog.verify.retained import (
     older_seal_faults,
     pin_faults,
 )
-from snapshot_assets.catalog.verify.signatures import check_signed, fault_of, signature_faults
+from snapshot_assets.catalog.verify.signatures import check_signed, fault_of, record_faults
 from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError, SignatureError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
@@ -146,11 +146,12 @@ class _Check:
     def signature_faults(self, signing: Signing, version: int | None) -> Iterator[Fault]:
         """Yield the faults of the seal's signature, or of the one that covers a version, and of signed records."""
         try:
-            self.report.signed = str(check_signed(self.scan.store, self.scan.state, signing, version))
+            signed = check_signed(self.scan.store, self.scan.state, signing, version)
+            self.report.signed = f"revision {signed.revision}, by {signed.by}"
         except SignatureError as error:
             yield fault_of(error)
         if version is None:
-            yield from signature_faults(self.scan.store, signing, self.objects)
+            yield from record_faults(self.scan.store, signing, self.objects)
 
     def location_faults(self) -> list[Fault]:
         """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
@@ -212,7 +213,7 @@ def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     state = scan.state
     actions = [action for entry in scan.entries for action in entry.transaction.actions]
     actions += [action for event in state.events for action in event.actions]
-    named = needed_seals(state, objects) | state.files.paths() | {path for action in actions for path in named_by(action)}
+    named = state.files.paths() | {path for action in actions for path in named_by(action)}
     orphans = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named]
     wanted = state.missing() if orphans and state.schemas and not state.deleted else []
     receipts = list(adoptable_receipts(scan.store, state, wanted, orphans))

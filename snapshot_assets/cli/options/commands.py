@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-from snapshot_assets.cli.options.common import Option, flag, location, option
+from snapshot_assets.cli.options.common import Option, flag, location, option, signers
 from snapshot_assets.cli.options.export_and_import import (
     VERSIONS,
     DatabaseOption,
@@ -15,7 +15,9 @@ from snapshot_assets.cli.options.export_and_import import (
     copy,
     count,
     create,
+    depth,
     import_,
+    sign,
     tables,
 )
 
@@ -87,14 +89,6 @@ class Command:
         return status
 
 
-def _add_depth(parser: argparse._ActionsContainer) -> None:
-    how = parser.add_mutually_exclusive_group()
-    depth = "quick reads no data (default: full)"
-    how.add_argument("--depth", choices=("quick", "full"), default="full", help=depth)
-    sample = "hash this share of the data files, another part each day: with 5%%, daily runs read all within 39 days"
-    how.add_argument("--sample", metavar="SHARE", help=sample)
-
-
 GROUPS = {
     "plan": "show plans of the configuration",
     "export": "create, list, verify and delete snapshots",
@@ -160,7 +154,7 @@ COMMANDS = {
         _JSON,
     ),
     "export verify": Command(
-        "export.snapshots:verify", "check a snapshot and name every fault", _AT, _add_depth, *_READS
+        "export.snapshots:verify", "check a snapshot and name every fault", _AT, depth, signers, *_READS
     ),
     "export delete": Command(
         "export.snapshots:delete",
@@ -190,6 +184,13 @@ COMMANDS = {
             choices=("text", "openmetrics"),
             default="text",
         ),
+        signers,
+        *_READS,
+    ),
+    "sign": Command(
+        "export.snapshots:sign",
+        "sign the newest seal, if it is not signed; see the section signing of the configuration",
+        sign,
         *_READS,
     ),
     "import": Command(

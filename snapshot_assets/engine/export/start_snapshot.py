@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
-from snapshot_assets.databases.protocol.source import DatabaseAddress, SchemaSource
+from snapshot_assets.databases.protocol.source import DatabaseAddress, SchemaSource, Selection
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
-from snapshot_assets.format.names import Spellings, column_text, rule_of, table_text
+from snapshot_assets.format.names import ColumnPath, Spellings, column_text, rule_of, table_of, table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.format.windows import TimeRange, Window, closed_count, window_at

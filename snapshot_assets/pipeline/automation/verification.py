@@ -10,11 +10,13 @@ from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replica import marker_or_fault
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, with_replicas_remedy
 from snapshot_assets.catalog.verify.objects import Report, Rotation, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
-from snapshot_assets.errors import PlanError
+from snapshot_assets.catalog.verify.signatures import check_signed, fault_of
+from snapshot_assets.errors import PlanError, SignatureError
 from snapshot_assets.format.layout import REPLICA, is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
 from snapshot_assets.pipeline.assets.checks import INTACT, record_report, remedy, suspected_files
@@ -124,7 +126,7 @@ def _verify_location(
         store = snapshots_of(context).store(plan.name)
         state = Catalog.open(store).require_snapshot()
         suspected = suspected_files(context.instance, plan, store, state)
-        report = _report(plan, store, state, depth, rotation, suspected)
+        report = _report(store, state, depth, rotation, suspected, plan.signing)
         record_verification(store, report, datetime.now(UTC))
     record_report(context, plan, state, report, _WHOLE)
     if plan.dagster.compare_cron:
@@ -180,7 +182,8 @@ def _replica_report(
     if not replicated and all(is_probe(info.path) for info in store.list()):
         return None
     state = Catalog.open(store).require_snapshot()
-    report = _report(plan, store, state, depth, rotation, damage_on_record(store, state.location_id))
+    damaged = damage_on_record(store, state.location_id)
+    report = _report(store, state, depth, rotation, damaged, plan.signing)
     record_verification(store, report, datetime.now(UTC))
     return report
 
@@ -214,14 +217,19 @@ def _failure(report: Report, damage: Sequence[Fault], facts: Mapping[str, Any], 
 
 
 def _report(
-    plan: Plan, store: ObjectStore, state: State, depth: str, rotation: Rotation | None, suspected: set[str]
+    store: ObjectStore,
+    state: State,
+    depth: str,
+    rotation: Rotation | None,
+    suspected: set[str],
+    signing: Signing | None = None,
 ) -> Report:
     from snapshot_assets.catalog.verify.verify import verify
 
     if depth == "full":
-        return verify(store, depth="full", signing=plan.signing)
+        return verify(store, depth="full", signing=signing)
     if rotation is not None:
-        return verify(store, depth="sample", rotation=rotation, suspected=suspected, signing=plan.signing)
+        return verify(store, depth="sample", rotation=rotation, suspected=suspected, signing=signing)
     sample = files_to_seal(state, datetime.now(UTC), verified_revision(state)) if depth == "sample" else set()
     report = check_head(store, state, sample | suspected)
     marker, fault = marker_or_fault(store)
@@ -229,9 +237,9 @@ def _report(
         report.faults = list(map(with_replicas_remedy, report.faults))
     if fault is not None:
         report.faults.append(Fault(FaultKind.LOG, REPLICA, str(fault)))
-    if plan.signing is not None and plan.signing.allowed_signers is not None:
+    if signing is not None and signing.allowed_signers is not None:
         try:
-            check_signed(store, state, plan.signing)
+            check_signed(store, state, signing)
         except SignatureError as error:
             report.faults.append(fault_of(error))
     return report
