@@ -7,7 +7,7 @@ immutability policies, the package sees refused deletions alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _REQUESTS = 16
 _NONE = {"ObjectLockConfigurationNotFoundError", "NotImplemented", "MethodNotAllowed"}
 _GONE = {"NoSuchKey", "NoSuchVersion", "404"}
+"""Codes of answers that there is no such thing, from S3 or from a store that is like it."""
 
 
 @dataclass(frozen=True)
@@ -92,17 +93,17 @@ class S3Bucket:
         Raises:
             StoreDeniedError: The right to `s3:GetBucketVersioning` or `s3:GetBucketObjectLockConfiguration` is missing.
         """
-        with self._errors("read the versioning of"):
-            versioned = self._client.get_bucket_versioning(Bucket=self._location.bucket).get("Status") == "Enabled"
-        try:
-            with self._errors("read the Object Lock configuration of"):
-                found = self._client.get_object_lock_configuration(Bucket=self._location.bucket)
-        except ObjectNotFoundError:
-            return Protection(versioned, False)
+        client, bucket = self._client, {"Bucket": self._location.bucket}
+        found: dict[str, Any] = {}
+        with suppress(ObjectNotFoundError), self._errors("read the versioning of"):
+            found = client.get_bucket_versioning(**bucket)
+        with suppress(ObjectNotFoundError), self._errors("read the Object Lock configuration of"):
+            found = found | client.get_object_lock_configuration(**bucket)
         lock = found.get("ObjectLockConfiguration", {})
         default = lock.get("Rule", {}).get("DefaultRetention", {})
         days = default.get("Days") or 365 * default.get("Years", 0)
-        return Protection(versioned, lock.get("ObjectLockEnabled") == "Enabled", default.get("Mode", "").lower(), days)
+        locks, versions = lock.get("ObjectLockEnabled") == "Enabled", found.get("Status") == "Enabled"
+        return Protection(versions, locks, default.get("Mode", "").lower(), days)
 
     def versions(self, prefix: str = "") -> Iterator[ObjectVersion]:
         """Yield all versions and delete markers below a prefix of whole segments, by path, the newest first."""
