@@ -23,7 +23,7 @@ from snapshot_assets.catalog.log.replay import list_log, naming_location, read_s
 from snapshot_assets.catalog.log.store import append, read_entry
 from snapshot_assets.catalog.log.truncation import contradictions, newest_state
 from snapshot_assets.catalog.replica import refuse_replica
-from snapshot_assets.catalog.seals.ssh import Signing, check_key
+from snapshot_assets.catalog.seals.ssh import Signing, sign
 from snapshot_assets.catalog.seals.statement import sign_seal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import refuse_changes
@@ -158,7 +158,8 @@ class Catalog:
             ReplicaError: The location is a replica.
             DamageError: The log has a fault, or the log or its end is lost.
         """
-        check_key(signing)
+        if signing is not None and signing.key is not None:
+            sign(signing, b"a probe\n")
         store = writable(store, single_writer=single_writer, clock=clock)
         return cls(store, newest_state(store), clock=clock, signing=signing)
 

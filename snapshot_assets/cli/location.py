@@ -30,23 +30,18 @@ class Place(NamedTuple):
         location: The location.
         storage: How to reach it; None for the environment's way.
         plan: The plan that names it, if one does; its databases are not read.
-        default_signing: The section `signing` of the configuration.
+        signing: How seals are signed, and whose signatures count: what the plan says, else the configuration.
     """
 
     location: Location
     storage: StoreOptions | None
     plan: Plan | None = None
-    default_signing: Signing | None = None
+    signing: Signing | None = None
 
     @property
     def single_writer(self) -> bool:
         """Whether the plan promises that no other writer uses the location."""
         return self.plan is not None and self.plan.single_writer
-
-    @property
-    def signing(self) -> Signing | None:
-        """How seals are signed, and whose signatures count: what the plan says, else the configuration."""
-        return self.plan.signing if self.plan is not None else self.default_signing
 
     def store(self) -> ObjectStore:
         """Return the location's store; it connects on first use."""
@@ -80,7 +75,7 @@ def place_of(options: argparse.Namespace, *, allow_root: bool = False) -> Place:
                 f"plan {plan.name!r} writes each copy to a location of its own, {plan.to}; name one of them by"
                 " --snapshot."
             )
-        return Place(parse_location(plan.to), configuration.store_options(plan), plan)
+        return Place(parse_location(plan.to), configuration.store_options(plan), plan, plan.signing)
     uri = given_uri(options)
     if uri is None:
         raise PlanError(
@@ -89,7 +84,7 @@ def place_of(options: argparse.Namespace, *, allow_root: bool = False) -> Place:
         )
     location = parse_location(uri, allow_root=allow_root)
     configuration = load_configuration(options.config, storage_only=True)
-    return Place(location, configuration.store_options_for(location), default_signing=configuration.signing)
+    return Place(location, configuration.store_options_for(location), signing=configuration.signing)
 
 
 def signing_of(options: argparse.Namespace, signing: Signing | None) -> Signing | None:

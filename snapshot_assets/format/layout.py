@@ -157,7 +157,8 @@ def sealed_revision(path: str) -> int | None:
 
 def is_record_signature(path: str) -> bool:
     """Return whether `path` is that of the signature of a record of a verification or comparison."""
-    return path.endswith(SIGNATURE) and path.startswith((VERIFICATIONS, COMPARISONS)) and in_layout(path)
+    record = path.removesuffix(SIGNATURE)
+    return record != path and bool(verification_of(record) or comparison_of(record))
 
 
 def schema_folder(digest: str) -> str:
@@ -239,10 +240,9 @@ def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     records, log = (_VERIFICATION, _COMPARISON), (_TRANSACTION, _CHECKPOINT, _PROBE)
     patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, _SEAL, *records)
-    return (
-        path in (MANIFEST, CHECKSUMS, REPLICA, *LOAD_MANIFESTS.values())
-        or any(pattern.fullmatch(path) for pattern in patterns)
-        or any(pattern.fullmatch(path.removesuffix(SIGNATURE)) for pattern in records)
+    path = path.removesuffix(SIGNATURE) if is_record_signature(path) else path
+    return path in (MANIFEST, CHECKSUMS, REPLICA, *LOAD_MANIFESTS.values()) or any(
+        pattern.fullmatch(path) for pattern in patterns
     )
 
 

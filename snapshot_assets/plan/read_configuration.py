@@ -50,7 +50,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.databases.open import kind_of
@@ -210,10 +210,7 @@ def configuration_of(
     return configuration
 
 
-class _Signs(BaseModel):
-    """What the section `signing` has."""
-
-    signing: Signing | None = None
+_SIGNING = TypeAdapter(dict[str, Signing | None])
 
 
 class _Reader:
@@ -245,19 +242,15 @@ class _Reader:
             spark = parse_spark_settings(self._references.resolve(("spark",), {} if written is None else written))
         except PlanError as error:
             self._report(("spark",), str(error))
-        signing = self._signing(("signing",), sections.get("signing"))
+        signing: dict[str, Signing | None] = {"signing": None}
         try:
-            signs = _Signs(signing=signing).signing
+            signing = _SIGNING.validate_python({"signing": self._signing(("signing",), sections.get("signing"))})
         except ValidationError as error:
-            self._references.collect((), problems_of(error, _Signs, secret=("signing",)))
-            signs = None
-        return Configuration({**sources, **self._unset}, storage, plans, path, spark, signs)
+            self._references.collect((), problems_of(error, Plan, secret=("signing",)))
+        return Configuration({**sources, **self._unset}, storage, plans, path, spark, signing["signing"])
 
     def _signing(self, path: tuple[str, ...], written: object) -> object:
-        """Return a section `signing`; a key that refers to variables that are not set stays as it is written.
-
-        Only what signs needs it; see `catalog.seals.ssh`.
-        """
+        """Return a section `signing`. What refers to variables that are not set stays: only what uses it needs them."""
         if not isinstance(written, dict) or "storage" not in self._deferred:
             return self._references.resolve(path, written)
         places = {name: (*path, str(name)) for name in written}

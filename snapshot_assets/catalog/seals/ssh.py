@@ -1,13 +1,10 @@
-"""Signs and verifies by OpenSSH: keys in files, agents or hardware, certificates and revocation are its own.
-
-A signature is one of `ssh-keygen -Y`, so a person verifies it without this program.
-"""
+"""Signs and verifies by OpenSSH: keys in files, agents or hardware, certificates and revocation are its own."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,9 +15,7 @@ from snapshot_assets.errors import PlanError, SignatureError, SigningError
 
 NAMESPACE = "seal@snapshot-assets"
 _KEYGEN = "ssh-keygen"
-_AGENT = "agent"
-_PRIVATE = "-----BEGIN "
-_PUBLIC = re.compile(r"(?:sk-)?(?:ssh|ecdsa)-\S+ AAAA")
+_KEY = re.compile(r"-----BEGIN |(?:sk-)?(?:ssh|ecdsa)-\S+ AAAA")
 _INVALID = re.compile(r".*: (?:\S+ )?key (?:has expired|is not yet valid).*")
 _SECONDS = 300
 """How long a person may take to touch a key."""
@@ -28,7 +23,7 @@ _SECONDS = 300
 
 @dataclass(frozen=True)
 class Signing:
-    """How seals are signed, and whose signatures count. `repr` shows no key.
+    """How seals are signed, and whose signatures count.
 
     Attributes:
         key: Path or text of a private key; path or text of a public key whose private half the ssh-agent has; or
@@ -44,21 +39,15 @@ class Signing:
     revoked_keys: str | None = None
 
 
-def check_key(signing: Signing | None) -> None:
-    """Sign a probe, so that a key that does not work is found before anything is written.
+def sign(signing: Signing, data: bytes) -> bytes:
+    """Return the signature of bytes.
 
     Raises:
         PlanError: The key does not exist, or is ambiguous.
         SigningError: It does not sign.
     """
-    if signing is not None and signing.key is not None:
-        sign(signing, b"probe\n")
-
-
-def sign(signing: Signing, data: bytes) -> bytes:
-    """Return the signature of bytes; see `check_key` for its errors."""
     with _key_file(signing.key or "") as key:
-        done = _run([signing.program, "-Y", "sign", "-n", NAMESPACE, "-f", key], data)
+        done = _run(signing.program, "-Y", "sign", "-n", NAMESPACE, "-f", key, data=data)
     if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         raise SigningError(f"The key of `signing` does not sign: {_reason(done)}")
     return done.stdout
@@ -67,19 +56,19 @@ def sign(signing: Signing, data: bytes) -> bytes:
 @contextmanager
 def _key_file(key: str) -> Iterator[str]:
     """Yield the path of a file with a key; a text is written to a private one, which is removed."""
-    text = _agent_key() if key == _AGENT else key
-    if not text.startswith(_PRIVATE) and not _PUBLIC.match(text):
-        yield _existing(text, "signing.key", "a private or public key")
+    text = _agent_key() if key == "agent" else key
+    if not _KEY.match(text):
+        yield _existing(text, "key", "a private or public key")
         return
     with TemporaryDirectory(prefix="snapshot-assets-key-") as folder:  # only its owner can enter it
         path = Path(folder, "key")
         path.touch(mode=0o600)
-        path.write_text(text.strip().replace("\r\n", "\n") + "\n")
+        path.write_text(text.strip() + "\n")
         yield str(path)
 
 
 def _agent_key() -> str:
-    done = _run(["ssh-add", "-L"])
+    done = _run("ssh-add", "-L")
     keys = done.stdout.decode().splitlines() if not done.returncode else []
     if len(keys) != 1:
         found = f"it has {len(keys)} keys" if keys else _reason(done)
@@ -91,15 +80,14 @@ def _agent_key() -> str:
 
 
 def _existing(path: str, name: str, what: str) -> str:
+    """Return the path of a file that can be read."""
     if "${" in path:
-        raise PlanError(f"{name} refers to {path}, which is not set in this environment; set it to sign or verify.")
-    file = Path(path).expanduser()
+        raise PlanError(f"signing.{name} refers to {path}, which is not set in this environment; set it.")
     try:
-        with file.open("rb"):
-            return str(file)
+        with Path(path).expanduser().open("rb") as file:
+            return str(file.name)
     except OSError as error:
-        shown = path if "\n" not in path else "a text"
-        raise PlanError(f"{name} is {shown!r}: {error.strerror}; name a readable file with {what}.") from None
+        raise PlanError(f"signing.{name} is {path!r}: {error.strerror}; name a readable file with {what}.") from None
 
 
 def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, at: datetime) -> str:
@@ -110,32 +98,30 @@ def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, 
         PlanError: A file of keys cannot be read.
     """
     allowed = _existing(signing.allowed_signers or "", "allowed_signers", "keys as `ssh-keygen -Y verify` reads them")
-    revoked = []
-    if signing.revoked_keys is not None:
-        revoked = ["-r", _existing(signing.revoked_keys, "revoked_keys", "revoked keys, by `ssh-keygen -k`")]
+    revoked = signing.revoked_keys or ""
+    krl = ("-r", _existing(revoked, "revoked_keys", "revoked keys, by `ssh-keygen -k`")) if revoked else ()
     time = f"-Overify-time={at.astimezone():%Y%m%d%H%M%S}"  # as ssh-keygen reads it: in this machine's zone
     with TemporaryDirectory(prefix="snapshot-assets-signature-") as folder:
         file = Path(folder, "signature")
         file.write_bytes(signature)
-        of = ["-n", NAMESPACE, "-s", str(file)]
-        novalidate = _run([_KEYGEN, "-Y", "check-novalidate", *of], data)
-        if novalidate.returncode:
-            raise _refused(name, f"it or its signature was altered ({_reason(novalidate)})")
-        key = novalidate.stdout.decode().strip().rpartition(" with ")[2]
-        found = _run([_KEYGEN, "-Y", "find-principals", "-s", str(file), "-f", allowed, time])
-        for principal in found.stdout.decode().splitlines():
-            verify = [_KEYGEN, "-Y", "verify", "-f", allowed, "-I", principal, *of, time]
-            if not _run([*verify, *revoked], data).returncode:
+
+        def run(how: str, *options: str) -> subprocess.CompletedProcess[bytes]:
+            return _run(_KEYGEN, "-Y", how, "-s", str(file), *options, data=data)
+
+        genuine, found = run("check-novalidate", "-n", NAMESPACE), run("find-principals", "-f", allowed, time)
+        key = genuine.stdout.decode().strip().rpartition(" with ")[2]
+        why = f"its {key} is not listed in {signing.allowed_signers} for {NAMESPACE}"
+        if genuine.returncode:
+            why = f"it or its signature was altered ({_reason(genuine)})"
+        elif invalid := _INVALID.search(found.stderr.decode()):
+            why = f"its {key} was not valid then ({invalid[0].strip()})"
+        for principal in () if genuine.returncode else found.stdout.decode().splitlines():
+            options = ("-n", NAMESPACE, "-f", allowed, "-I", principal, time)
+            if not run("verify", *options, *krl).returncode:
                 return principal
-            if revoked and not _run(verify, data).returncode:
-                raise _refused(name, f"its {key} is revoked by {signing.revoked_keys}")
-    if invalid := _INVALID.search(found.stderr.decode()):
-        raise _refused(name, f"its {key} was not valid then ({invalid[0].strip()})")
-    raise _refused(name, f"its {key} is not listed in {signing.allowed_signers} for {NAMESPACE}")
-
-
-def _refused(name: str, why: str) -> SignatureError:
-    return SignatureError(f"The signature of {name} does not count: {why}.", object=name)
+            if krl and not run("verify", *options).returncode:
+                why = f"its {key} is revoked by {revoked}"
+    raise SignatureError(f"The signature of {name} does not count: {why}.", object=name)
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -144,7 +130,7 @@ def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     return "; ".join(said[:3]) or f"exit status {done.returncode}"
 
 
-def _run(command: Sequence[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def _run(*command: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(command, input=data, capture_output=True, check=False, timeout=_SECONDS)
     except subprocess.TimeoutExpired:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.log.store import is_there, read_entry
 from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
@@ -24,6 +24,8 @@ _CONTRADICTIONS = {
 }
 _CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "versions")
 """Members that the log gives without the seal's transaction."""
+_TIMES = ("sealed_at", "verified_at", "compared_at")
+"""When what is signed was written: a member of statements, and of records."""
 
 
 def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any]:
@@ -33,7 +35,6 @@ def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any
     with suppress(ObjectNotFoundError, DamageError):  # damage is reported as that of the log
         if transaction is None and revision >= state.rebuilt_at:
             transaction = read_entry(store, revision).sha256
-    writers = {each.revision: each.writer_id for each in state.events}
     return {
         "version": sealed.version,
         "location_id": state.location_id,
@@ -44,7 +45,7 @@ def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any
         "verified_revision": sealed.seal.verified_revision,
         "exported_at": time_text(sealed.exported_at),
         "sealed_at": time_text(sealed.committed_at),
-        "sealed_by": writers[revision],
+        "sealed_by": next(each.writer_id for each in state.events if each.revision == revision),
         "versions": {str(number): each.seal.checksum for number, each in seals.items()},
     }
 
@@ -57,11 +58,11 @@ def compare_statement(store: ObjectStore, state: State, revision: int, found: di
     """
     path, expected = seal_path(revision), _statement(store, state, revision)
     if None in (found.get("transaction"), expected["transaction"]):  # pruned, or lost before a rebuild
-        expected = {name: own for name, own in expected.items() if name in _CONTENT}
-    pairs = {name: (found.get(name), own) for name, own in expected.items() if name != "versions"}
+        expected = {name: expected[name] for name in _CONTENT}
     versions = found.get("versions")
     listed = versions if isinstance(versions, dict) else {}
-    pairs |= {f"the checksum of revision {each}": (listed.get(each), own) for each, own in expected["versions"].items()}
+    pairs = {f"the checksum of revision {each}": (listed.get(each), own) for each, own in expected["versions"].items()}
+    pairs = {name: (found.get(name), own) for name, own in expected.items() if name != "versions"} | pairs
     for name, (stated, own) in pairs.items():
         if stated != own:
             why = _CONTRADICTIONS.get(name, "the snapshot was altered or replaced after that seal")
@@ -69,49 +70,27 @@ def compare_statement(store: ObjectStore, state: State, revision: int, found: di
 
 
 def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None) -> bool:
-    """Write the statement about a sealed revision and, with a key, its signature; return whether it was unsigned.
-
-    Raises:
-        SignatureError: A statement exists that is signed, or that is not to be signed, and the log contradicts it.
-    """
+    """Write the statement about a sealed revision and, with a key, its signature; return whether it was unsigned."""
     path, data = seal_path(revision), pretty_json(_statement(store, state, revision))
-    try:
+    with suppress(ObjectExistsError):
         store.create(path, data)
-    except ObjectExistsError:
-        found = store.get(path, limit=MAX_DOCUMENT_BYTES)
-        signs = signing is not None and signing.key is not None
-        if not signs or _is_signed(store, signing, path, found):
-            compare_statement(store, state, revision, _parsed(found, path))
+    return signing is not None and signing.key is not None and sign_object(store, signing, path, data)
+
+
+def sign_object(store: ObjectStore, signing: Signing, path: str, expected: bytes | None = None) -> bool:
+    """Sign an object, unless it has a signature, and one that counts if that is known; return whether it was unsigned.
+
+    Others may have written it: with `expected`, nothing else is signed.
+    """
+    with suppress(SignatureError):
+        known = signing.allowed_signers is not None
+        if read_signed(store, path, signing) if known else is_there(store, path + SIGNATURE):
             return False
-        if found != data:  # others may have written it: nothing is signed but what the log gives
-            store.put(path, data)
-    if signing is None or signing.key is None:
-        return False
-    store.put(path + SIGNATURE, sign(signing, data))
-    return True
-
-
-def sign_record(store: ObjectStore, signing: Signing, path: str) -> bool:
-    """Sign the record of a verification or comparison; return whether it was unsigned."""
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
-    if _is_signed(store, signing, path, data):
-        return False
+    if expected not in (None, data):
+        store.put(path, data := expected or b"")
     store.put(path + SIGNATURE, sign(signing, data))
     return True
-
-
-def _is_signed(store: ObjectStore, signing: Signing | None, path: str, data: bytes) -> bool:
-    """Return whether an object has a signature; one that counts, if that is known."""
-    try:
-        if signing is not None and signing.allowed_signers is not None:
-            return read_signed(store, path, signing) is not None
-        store.head(path + SIGNATURE)
-    except (ObjectNotFoundError, SignatureError):
-        return False
-    return True
-
-
-_TIMES = ("sealed_at", "verified_at", "compared_at")
 
 
 def read_signed(store: ObjectStore, path: str, signing: Signing) -> tuple[dict[str, Any], str] | None:
@@ -122,18 +101,10 @@ def read_signed(store: ObjectStore, path: str, signing: Signing) -> tuple[dict[s
     """
     try:
         data, signature = (store.get(each, limit=MAX_DOCUMENT_BYTES) for each in (path, path + SIGNATURE))
+        document = parse_json(data, path)
+        at = next(parse_time(document[name]) for name in _TIMES if name in document)
     except ObjectNotFoundError:
         return None
-    document = _parsed(data, path)
-    try:
-        at = next(parse_time(document[name]) for name in _TIMES if name in document)
-    except (StopIteration, TypeError, PlanError):
-        raise SignatureError(f"{path} has no valid {_TIMES[0]}; see FORMAT.md, section 7.", object=path) from None
+    except (DamageError, PlanError, StopIteration, TypeError) as error:
+        raise SignatureError(f"{path} is no statement or record, or was altered: {error}", object=path) from None
     return document, check_signature(signing, path, data, signature, at)
-
-
-def _parsed(data: bytes, path: str) -> dict[str, Any]:
-    try:
-        return parse_json(data, path)
-    except DamageError as error:
-        raise SignatureError(f"{error} It was altered.", object=path) from None

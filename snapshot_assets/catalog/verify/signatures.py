@@ -12,6 +12,7 @@ from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.seals.statement import compare_statement, read_signed
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
+from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.errors import SignatureError
 from snapshot_assets.format.layout import (
     SEALS,
@@ -39,47 +40,47 @@ def check_signed(store: ObjectStore, head: State, signing: Signing, version: int
     Raises:
         SignatureError: No signature that counts covers it, or what is signed is not what the log has.
     """
-    seals = {each.revision: each for each in head.readable()}
-    newest = max(seals, default=0)
-    own = read_signed(store, seal_path(version), signing) if version not in (None, newest) else None
-    revision = newest if own is None or version is None else version
-    found = own or read_signed(store, seal_path(newest), signing)
+    newest = max((each.revision for each in head.readable()), default=0)
+    revision = version or newest
+    found = read_signed(store, seal_path(revision), signing)
     if found is None:
-        raise SignatureError(
-            f"The newest seal, revision {newest}, is not signed: {seal_path(newest)}{SIGNATURE} is missing."
-            " `snapshots sign` signs it, where the key is.",
-            object=seal_path(newest),
-        )
-    compare_statement(store, head, revision, found[0])
+        revision, found = newest, read_signed(store, seal_path(newest), signing)
+    path = seal_path(revision)
+    if found is None:
+        message = f"The newest seal, revision {newest}, is not signed: {path}{SIGNATURE} is missing."
+        raise SignatureError(f"{message} `snapshots sign` signs it, where the key is.", object=path)
+    statement, by = found
+    compare_statement(store, head, revision, statement)
     for each in {revision, version or revision}:  # a seal in the log may state another checksum than its files have
-        if (checksum := checksum_of(head.at(each))) != (stated := found[0]["versions"][str(each)]):
-            message = f"Revision {each} has checksum {checksum}; {seal_path(revision)} is signed, and states {stated}."
-            raise SignatureError(message, object=seal_path(revision))
-    _refuse_older_log(store, head)
-    return Signed(revision, parse_time(found[0]["exported_at"]), found[1])
-
-
-def _refuse_older_log(store: ObjectStore, head: State) -> None:
-    """Refuse a log that ends before a signed seal."""
+        if (checksum := checksum_of(head.at(each))) != (stated := statement["versions"][str(each)]):
+            message = f"Revision {each} has checksum {checksum}; {path} is signed, and states {stated}."
+            raise SignatureError(message, object=path)
     signed = [sealed_revision(each.path) or 0 for each in store.list(SEALS) if each.path.endswith(SIGNATURE)]
-    last = max(signed, default=0)
-    if last > head.revision and not is_there(store, transaction_path(last)):
+    if (last := max(signed)) > head.revision and not is_there(store, transaction_path(last)):
         raise SignatureError(
             f"Revision {last} was sealed and signed; the log ends at revision {head.revision}. Its end is lost, or an"
             " older log was put in its place.",
             object=seal_path(last),
         )
+    return Signed(revision, parse_time(statement["exported_at"]), by)
 
 
-def record_faults(store: ObjectStore, signing: Signing, paths: Iterable[str]) -> Iterator[Fault]:
-    """Yield a fault for each signature of a record that does not count; a record need not be signed."""
+def signature_faults(
+    report: Report, store: ObjectStore, head: State, signing: Signing | None, version: int | None, paths: Iterable[str]
+) -> Iterator[Fault]:
+    """Yield the faults of signatures: of a version's seal, or the newest, and of the records among paths.
+
+    A record need not be signed; nothing need be if no keys are listed.
+    """
+    if signing is None or signing.allowed_signers is None:
+        return
+    try:
+        signed = check_signed(store, head, signing, version)
+        report.signed = f"revision {signed.revision}, by {signed.by}"
+    except SignatureError as error:
+        yield Fault(FaultKind.SIGNATURE, error.attributes["object"], str(error))
     for path in filter(is_record_signature, paths):
         try:
             read_signed(store, path.removesuffix(SIGNATURE), signing)
         except SignatureError as error:
-            yield fault_of(error)
-
-
-def fault_of(error: SignatureError) -> Fault:
-    """Return the fault that a signature does not count."""
-    return Fault(FaultKind.SIGNATURE, error.attributes["object"], str(error))
+            yield Fault(FaultKind.SIGNATURE, path, str(error))

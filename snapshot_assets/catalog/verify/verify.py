@@ -32,8 +32,8 @@ from snapshot_assets.catalog.verify.retained import (
     older_seal_faults,
     pin_faults,
 )
-from snapshot_assets.catalog.verify.signatures import check_signed, fault_of, record_faults
-from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError, SignatureError
+from snapshot_assets.catalog.verify.signatures import signature_faults
+from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import (
@@ -103,8 +103,8 @@ def verify(
             hashed = rotation.due(files) | damage_on_record(store, state.location_id) | suspected
         check = _Check(scan, objects, report, progress, hashed)
         report.faults += check.state_faults(state, replica=replicated)
-        if signing is not None and signing.allowed_signers is not None:
-            report.faults += check.signature_faults(signing, None if at is None else state.revision)
+        signed = (None, objects) if at is None else (state.revision, ())
+        report.faults += signature_faults(report, store, head, signing, *signed)
         if at is None:
             report.faults += check.location_faults()
     elif not report.faults:
@@ -142,16 +142,6 @@ class _Check:
         if state is head or (newest is not None and newest.revision == state.revision):
             yield from hint_faults(self.scan, replica=replica)
         yield from pin_faults(self.scan, self.objects, None if state is head else state.revision)
-
-    def signature_faults(self, signing: Signing, version: int | None) -> Iterator[Fault]:
-        """Yield the faults of the seal's signature, or of the one that covers a version, and of signed records."""
-        try:
-            signed = check_signed(self.scan.store, self.scan.state, signing, version)
-            self.report.signed = f"revision {signed.revision}, by {signed.by}"
-        except SignatureError as error:
-            yield fault_of(error)
-        if version is None:
-            yield from record_faults(self.scan.store, signing, self.objects)
 
     def location_faults(self) -> list[Fault]:
         """Return the faults of older readable revisions, and orphans; complete the report's other facts."""

@@ -113,7 +113,7 @@ def sign(options: argparse.Namespace) -> int:
     if signing.key is None:
         raise PlanError("no key is given; give --key KEY, or write signing.key in the configuration.")
     store = open_log(options, place.store())
-    signed = sign_location(store, signing, every_version=options.all, records=options.records)
+    signed = sign_location(store, signing, all_seals=options.all, records=options.records)
     if options.json:
         show_json({"uri": store.uri, "signed": signed})
     else:

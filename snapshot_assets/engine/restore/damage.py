@@ -46,16 +46,8 @@ if TYPE_CHECKING:
 SHOWN = 10
 """Most damage that a message names."""
 
-_OF_LOGS = frozenset(
-    {
-        FaultKind.CHUNK_CHECKSUM,
-        FaultKind.SNAPSHOT_CHECKSUM,
-        FaultKind.DUPLICATE,
-        FaultKind.COVERAGE,
-        FaultKind.SIGNATURE,
-    }
-)
-"""Faults by which the log contradicts itself or what was signed."""
+_OF_LOGS = frozenset({FaultKind.CHUNK_CHECKSUM, FaultKind.SNAPSHOT_CHECKSUM, FaultKind.DUPLICATE, FaultKind.COVERAGE})
+"""Faults by which the log contradicts itself."""
 
 KEEP_GOING = (
     "--keep-going (in Dagster keep_going: true) restores everything but the windows of tables that need damaged files;"
@@ -115,7 +107,7 @@ def _is_needed(fault: Fault, scan: LogScan, state: State, settings: RestoreSetti
     """
     if fault.kind is not FaultKind.LOG:
         newest = state.schemas[state.schema_id].files
-        return fault.kind in _OF_LOGS or any(ref.path == fault.object for ref in newest)
+        return fault.kind in {*_OF_LOGS, FaultKind.SIGNATURE} or any(ref.path == fault.object for ref in newest)
     errors = [error for path, error in scan.faults if path == fault.object]
     lost = settings.version is None and any(_is_lost_end(scan, error) for error in errors)
     # Two transactions claim one place: nothing shows which is this log's.

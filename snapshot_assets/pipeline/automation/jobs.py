@@ -78,21 +78,14 @@ class MaintenanceConfig(dg.Config):
 
 
 @contextmanager
-def _opened_catalog(
-    context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig, *, seals: bool = False
-) -> Iterator[Catalog]:
-    """Open a plan's location, for writing unless the run is dry; an error becomes one that Dagster does not retry.
-
-    A catalog that `seals` needs the key that signs.
-    """
+def _opened_catalog(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> Iterator[Catalog]:
+    """Open a plan's location, for writing unless the run is dry; an error becomes one that Dagster does not retry."""
     with showing_failures():
         store = snapshots_of(context).store(plan.name)
         if config.dry_run:
             yield Catalog.open(store)
         else:
-            yield Catalog.open_for_writing(
-                store, single_writer=plan.single_writer, signing=plan.signing if seals else None
-            )
+            yield Catalog.open_for_writing(store, single_writer=plan.single_writer, signing=plan.signing)
 
 
 def write_checkpoint(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:
@@ -120,7 +113,7 @@ def compact(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfi
     """Merge small files and rewrite files with deleted rows, and return the metadata of that."""
     from snapshot_assets.engine.compact.plan import plan_compaction
 
-    with _opened_catalog(context, plan, config, seals=True) as catalog:
+    with _opened_catalog(context, plan, config) as catalog:
         run = snapshots_of(context).compact_run(plan.name, catalog)
         compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.options())
         if config.dry_run:
@@ -166,7 +159,7 @@ def make_savepoint(context: dg.OpExecutionContext, plan: Plan, config: Maintenan
     from snapshot_assets.engine.compact.plan import compact_and_pin
 
     rule = plan.retention.savepoint.rule if plan.retention.savepoint else None
-    with _opened_catalog(context, plan, config, seals=True) as catalog:
+    with _opened_catalog(context, plan, config) as catalog:
         wanted = due(catalog.require_snapshot(), catalog.now(), savepoint=rule)
         gone = wanted.savepoints_gone
         done: list[Compacted] = []

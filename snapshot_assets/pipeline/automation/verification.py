@@ -15,8 +15,8 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, with_replicas_remedy
 from snapshot_assets.catalog.verify.objects import Report, Rotation, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
-from snapshot_assets.catalog.verify.signatures import check_signed, fault_of
-from snapshot_assets.errors import PlanError, SignatureError
+from snapshot_assets.catalog.verify.signatures import signature_faults
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import REPLICA, is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
 from snapshot_assets.pipeline.assets.checks import INTACT, record_report, remedy, suspected_files
@@ -237,9 +237,5 @@ def _report(
         report.faults = list(map(with_replicas_remedy, report.faults))
     if fault is not None:
         report.faults.append(Fault(FaultKind.LOG, REPLICA, str(fault)))
-    if signing is not None and signing.allowed_signers is not None:
-        try:
-            check_signed(store, state, signing)
-        except SignatureError as error:
-            report.faults.append(fault_of(error))
+    report.faults += signature_faults(report, store, state, signing, None, ())
     return report

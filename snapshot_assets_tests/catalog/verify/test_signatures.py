@@ -24,7 +24,7 @@ from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import PlanError, SignatureError, SigningError
+from snapshot_assets.errors import PlanError, SigningError
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import seal_path
 from snapshot_assets.storage.base import ObjectStore
@@ -193,7 +193,7 @@ def test_a_whole_older_copy_is_too_old(signed: Writer, signing: Signing) -> None
     [
         (SEAL, lambda data: data.replace(b'"revision": 5', b'"revision": 6'), "it or its signature was altered"),
         (SEAL, lambda data: data[:-2], "is not JSON"),
-        (SEAL, lambda data: data.replace(b"sealed_at", b"sealed_or"), "has no valid sealed_at"),
+        (SEAL, lambda data: data.replace(b"sealed_at", b"sealed_or"), "is no statement or record, or was altered"),
         (SIGNATURE, lambda data: data[:40] + b"\n" + data[41:], "altered"),
         (SIGNATURE, lambda _: b"", "altered"),
         (SIGNATURE, lambda _: b"no signature\n", "altered"),
@@ -224,9 +224,9 @@ def test_keys_end_and_are_revoked(signed: Writer, signing: Signing, tmp_path: Pa
 
 
 def test_a_list_that_is_missing_is_a_mistake_of_the_call(signed: Writer, signing: Signing) -> None:
-    with pytest.raises(PlanError, match="allowed_signers is '/nowhere': No such file"):
+    with pytest.raises(PlanError, match=r"signing\.allowed_signers is '/nowhere': No such file"):
         verify(signed.store, signing=replace(signing, allowed_signers="/nowhere"))
-    with pytest.raises(PlanError, match="revoked_keys is '/nowhere': No such file"):
+    with pytest.raises(PlanError, match=r"signing\.revoked_keys is '/nowhere': No such file"):
         verify(signed.store, signing=replace(signing, revoked_keys="/nowhere"))
 
 
@@ -284,12 +284,12 @@ def test_all_versions_and_records_are_signed(sealed: Writer, signing: Signing) -
     reseal(sealed)
     record_verification(sealed.store, verify(sealed.store), datetime.now(UTC))
     [record] = [info.path for info in sealed.store.list("verification/")]
-    made = sign_location(sealed.store, signing, every_version=True, records=True)
+    made = sign_location(sealed.store, signing, all_seals=True, records=True)
     assert made == [SIGNATURE, seal_path(7) + ".sig", f"{record}.sig"]
     assert verify(sealed.store, signing=signing).faults == []
     sealed.store.put(record, sealed.store.get(record).replace(b'"hashed": ', b'"hashed": 1'))
     [fault] = verify(sealed.store, signing=signing).faults
-    assert (fault.kind, fault.object) == (FaultKind.SIGNATURE, record)
+    assert (fault.kind, fault.object) == (FaultKind.SIGNATURE, f"{record}.sig")
 
 
 def test_a_new_key_signs_again_what_a_revoked_one_signed(signed: Writer, signing: Signing, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_key_that_does_not_work_is_found_before_anything_is_written(
 
 
 def test_no_ssh_keygen_is_an_error_that_says_how_to_install_it(signing: Signing) -> None:
-    with pytest.raises(SigningError, match=r"ssh-nothing cannot be run: No such file .* apt install openssh-client"):
+    with pytest.raises(SigningError, match=r"ssh-nothing cannot be run: No such file .* `apt install openssh-client`"):
         Catalog.open_for_writing(
             open_store(parse_location("file:///tmp/x")), signing=replace(signing, program="ssh-nothing")
         )
@@ -406,10 +406,3 @@ def test_a_rebuilt_log_is_signed_again_by_its_next_seal(signed: Writer, signing:
     assert not [each for each in verify(signed.store, signing=signing).faults if each.kind is FaultKind.SIGNATURE]
     delete_snapshot(signed.store)
     assert list(signed.store.list("seals/")) == []
-
-
-def test_nothing_is_signed_that_the_log_contradicts(signed: Writer, signing: Signing) -> None:
-    signed.store.put(SEAL, pretty_json(json.loads(signed.store.get(SEAL)) | {"checksum": "0" * 64}))
-    without_list = replace(signing, allowed_signers=None)
-    with pytest.raises(SignatureError, match="states checksum 000"):
-        sign_location(signed.store, without_list)
