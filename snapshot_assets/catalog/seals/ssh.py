@@ -38,6 +38,8 @@ class Signing:
     allowed_signers: str | None = None
     revoked_keys: str | None = None
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
 
 def sign(signing: Signing, data: bytes) -> bytes:
     """Return the signature of bytes.
