@@ -210,6 +210,14 @@ class ChecksumMismatchError(DamageError):
 # The catalog
 
 
+class SignatureError(DamageError):
+    """A seal is not signed, or its signature does not count, or contradicts the log."""
+
+
+class SigningError(SnapshotError):
+    """A key does not sign; what was committed stays."""
+
+
 class NoSnapshotError(SnapshotError):
     """There is no snapshot at the location."""
 

@@ -9,6 +9,7 @@ import-linter checks that.
 | `replica` | `replica.json`, which marks a location as a replica: writers refuse it, readers see its versions |
 | `receipts`, `receipt_selection` | Receipts: what one finished attempt at a chunk is about to commit |
 | `log/` | Transactions and checkpoints on storage: read the chain, commit the next revision, report faults |
+| `seals/` | Statements about seals, signed by OpenSSH |
 | `catalog` | The one way to change a location |
 | `manifest` | Hints derived from the log, and lists of files for other databases |
 | `rules/` | The conflict table: which actions may be committed on a newer head |

@@ -23,6 +23,8 @@ from snapshot_assets.catalog.log.replay import list_log, naming_location, read_s
 from snapshot_assets.catalog.log.store import append, read_entry
 from snapshot_assets.catalog.log.truncation import contradictions, newest_state
 from snapshot_assets.catalog.replica import refuse_replica
+from snapshot_assets.catalog.seals.ssh import Signing, sign
+from snapshot_assets.catalog.seals.statement import sign_seal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import refuse_changes
 from snapshot_assets.catalog.state.state import Token as Token  # what writers get from `Catalog.token`
@@ -35,6 +37,7 @@ from snapshot_assets.errors import (
     NoSnapshotError,
     NotAFileError,
     ObjectNotFoundError,
+    SigningError,
     SnapshotError,
 )
 from snapshot_assets.format import actions as act
@@ -104,6 +107,7 @@ class Catalog:
         state: The state read from its log.
         writer_id: The name of this writer in the log; None for a new name.
         clock: Returns the current time, aware UTC.
+        signing: How seals are signed; None not to sign them.
     """
 
     def __init__(
@@ -113,11 +117,12 @@ class Catalog:
         *,
         writer_id: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        signing: Signing | None = None,
     ) -> None:
         self.store = store
         self.state = state
         self.writer_id = writer_id or writer_name()
-        self._clock = clock
+        self._clock, self._signing = clock, signing
         self._lock = threading.RLock()
 
     @classmethod
@@ -139,20 +144,24 @@ class Catalog:
         *,
         single_writer: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        signing: Signing | None = None,
     ) -> Catalog:
-        """Open a location for writing, after a probe of rights, conditional creates and clocks.
+        """Open a location for writing, after a probe of rights, conditional creates, clocks and the key of seals.
 
         `single_writer` accepts a store without conditional creates: the caller promises to be the only writer.
 
         Raises:
+            SigningError: The key that signs seals does not work.
             StoreDeniedError: A right is missing.
             ConditionalCreateUnsupportedError: Two creates of one object both succeeded.
             ClockError: This machine's clock and the store's differ by more than 5 minutes.
             ReplicaError: The location is a replica.
             DamageError: The log has a fault, or the log or its end is lost.
         """
+        if signing is not None and signing.key is not None:
+            sign(signing, b"a probe\n")
         store = writable(store, single_writer=single_writer, clock=clock)
-        return cls(store, newest_state(store), clock=clock)
+        return cls(store, newest_state(store), clock=clock, signing=signing)
 
     def refresh(self) -> State:
         """Fold the transactions that others committed since, and return the state."""
@@ -197,6 +206,7 @@ class Catalog:
             ConflictError: `prepare` refused, or other writers won a thousand races in a row.
             LimitExceededError: The transaction is larger than readers accept; nothing was written.
             OutcomeUnknownError: The store did not report whether the commit took effect.
+            SigningError: A seal was committed, and could not be signed.
         """
         with self._lock:
             for _ in range(_MAX_RACES):
@@ -209,9 +219,29 @@ class Catalog:
                 if won:
                     self.state.apply(entry, transaction_path(transaction.revision))
                     self._checkpoint()
+                    if any(isinstance(action, act.Seal) for action in actions):
+                        self.sign_newest_seal()
                     return transaction.revision
                 self.refresh()
         raise ConflictError(f"Other writers of {self.store.uri} won {_MAX_RACES} revisions in a row; run again.")
+
+    def sign_newest_seal(self) -> None:
+        """Write the statement about the newest seal, unless it exists, and sign it, unless it is signed.
+
+        Raises:
+            SigningError: It could not be signed; without a key, that is only a warning.
+        """
+        revision, uri = self.state.seals[-1].revision, self.store.uri
+        try:
+            sign_seal(self.store, self.state, revision, self._signing)
+        except SnapshotError as error:
+            if self._signing is None or self._signing.key is None:
+                _LOG.warning("The statement about seal %d of %s was not written: %s", revision, uri, error)
+                return
+            raise SigningError(
+                f"Revision {revision} of {uri} is sealed, and not signed: {error} `snapshots sign` signs it.",
+                revision=revision,
+            ) from error
 
     def checkpoint(self) -> str:
         """Write the checkpoint of the state, unless it exists, and return its path.

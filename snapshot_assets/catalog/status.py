@@ -16,12 +16,14 @@ from snapshot_assets.catalog.log.truncation import newest_state
 from snapshot_assets.catalog.operations.garbage import Garbage, GarbageScan, PinnedPaths, scan_state
 from snapshot_assets.catalog.operations.locks import Locks, known_locks
 from snapshot_assets.catalog.replica import marker_or_fault
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import held_tags
 from snapshot_assets.catalog.state.totals import live_table
 from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, current_comparisons, known_differences
 from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
-from snapshot_assets.errors import DamageError
+from snapshot_assets.catalog.verify.signatures import check_signed
+from snapshot_assets.errors import DamageError, SignatureError
 from snapshot_assets.format.layout import checkpointed_revision, revision_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
@@ -94,6 +96,8 @@ class Status:
         replica_of: URI of the source of a replica; None for a location of its own.
         promoting: Whether a promotion of the replica was begun and has not ended.
         compared: The last comparisons with the source: that of everything, then a later one of a part.
+        signed: The newest seal and who signed it, as `name`; None if that was not asked, or no signature counts.
+        unsigned: Why no signature counts; "" if one does, or that was not asked.
         different: The tables of chunks that were different when last compared, although the source had not changed.
         locks: Until when what is needed is locked; None for a store without the option `lock`.
         unlocked: Whether the first of these locks has ended.
@@ -123,19 +127,22 @@ class Status:
     different: tuple[str, ...] = ()
     locks: Locks | None = None
     unlocked: bool = False
+    signed: Moment | None = None
+    unsigned: str = ""
 
     @property
     def is_damaged(self) -> bool:
         """Whether damage is known."""
-        return bool(self.damaged or self.damage or self.different)
+        return bool(self.damaged or self.damage or self.different or self.unsigned)
 
     def is_older(self, most: timedelta) -> bool:
         """Return whether the newest sealed export is older than a limit, or does not exist."""
-        return self.export is None or self.export.age_seconds > most.total_seconds()
+        ages = [each.age_seconds for each in (self.export, self.signed) if each is not None]
+        return self.export is None or max(ages) > most.total_seconds()
 
 
-def location_status(store: ObjectStore, now: datetime) -> Status:
-    """Return the condition of a location.
+def location_status(store: ObjectStore, now: datetime, signing: Signing | None = None) -> Status:
+    """Return the condition of a location; `signing` has whose signatures count.
 
     Raises:
         NoSnapshotError: The location is empty.
@@ -143,13 +150,13 @@ def location_status(store: ObjectStore, now: datetime) -> Status:
         DamageError: The log has a fault, or the log or its end is lost.
     """
     for _ in range(_READS):
-        status = _status(store, now)
+        status = _status(store, now, signing)
         if not status.is_damaged or read_state(store).revision == status.revision:
             break  # else others may have deleted on purpose what was missing
     return status
 
 
-def _status(store: ObjectStore, now: datetime) -> Status:
+def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Status:
     marker, fault = marker_or_fault(store)
     objects = Listed(store)
     infos = list(objects.values())
@@ -169,6 +176,7 @@ def _status(store: ObjectStore, now: datetime) -> Status:
     collectable, waiting = (None, None) if isinstance(scan, str) else map(_garbage_size, scan.by_age(before))
     locks = known_locks(store, state, infos if isinstance(scan, str) else scan.needed)
     damaged = known_damage(verifications) | _misfits(state, objects)
+    signed, unsigned = _signature(store, state, now, signing)
     return Status(
         uri=store.uri,
         location_id=state.location_id,
@@ -186,6 +194,8 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         verified=tuple(Aged(each, _age(each.verified_at, now)) for each in verifications),
         compared=tuple(Aged(each, _age(each.started_at, now)) for each in comparisons),
         different=known_differences(comparisons),
+        signed=signed,
+        unsigned=unsigned,
         damaged=tuple(sorted(damaged)),
         damage=scan if isinstance(scan, str) else "",
         collectable=collectable,
@@ -195,6 +205,16 @@ def _status(store: ObjectStore, now: datetime) -> Status:
         locks=locks,
         unlocked=locks is not None and locks.earliest_end <= now,
     )
+
+
+def _signature(store: ObjectStore, state: State, now: datetime, signing: Signing | None) -> tuple[Moment | None, str]:
+    if signing is None or signing.allowed_signers is None:
+        return None, ""
+    try:
+        found = check_signed(store, state, signing)
+    except SignatureError as error:
+        return None, str(error)
+    return Moment(found.revision, found.at, _age(found.at, now), found.by), ""
 
 
 def _age(at: datetime, now: datetime) -> int:

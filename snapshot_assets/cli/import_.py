@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.cli.export.create_request import named_or_described, parse_range, require_given
 from snapshot_assets.cli.import_report import ImportWork, report, show_plan
-from snapshot_assets.cli.location import given_uri
+from snapshot_assets.cli.location import given_uri, signing_of
 from snapshot_assets.cli.options.export_and_import import unquoted
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.cli.recorded_runs import Run, run_recorded
@@ -61,7 +62,9 @@ _SIDE = r'((?:"(?:[^"]|"")*"|[^"=])+)'
 _PAIR = re.compile(f"{_SIDE}={_SIDE}")
 
 
-def settings_of(options: argparse.Namespace, plan: Plan | None) -> RestoreSettings:
+def settings_of(
+    options: argparse.Namespace, plan: Plan | None, default_signing: Signing | None = None
+) -> RestoreSettings:
     """Return the settings of a call; what it gives precedes what its plan has.
 
     Raises:
@@ -86,6 +89,7 @@ def settings_of(options: argparse.Namespace, plan: Plan | None) -> RestoreSettin
         options.replace,
         verify_first=options.verify_first or own.verify_first,
         keep_going=options.keep_going,
+        signing=signing_of(options, own.signing or default_signing),
     )
 
 
@@ -155,7 +159,7 @@ def _request_of(options: argparse.Namespace) -> _Request:
         spark = configuration.spark_settings(plan)
     address = configuration.source(target)
     refuse_as_target(f"target {address.alias}", kind_of(address.uri))
-    settings = settings_of(options, plan)
+    settings = settings_of(options, plan, configuration.signing)
     spark = merged_settings(spark, place_of_options(options))
     parallelism: int | None = options.parallelism
     if parallelism is not None and not 1 <= parallelism <= MAX_PARALLELISM:

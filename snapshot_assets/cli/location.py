@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.store import has_log
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.cli.options.common import LOCATION_VARIABLE
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.units import parse_duration
@@ -28,11 +30,13 @@ class Place(NamedTuple):
         location: The location.
         storage: How to reach it; None for the environment's way.
         plan: The plan that names it, if one does; its databases are not read.
+        signing: How seals are signed, and whose signatures count: what the plan says, else the configuration.
     """
 
     location: Location
     storage: StoreOptions | None
     plan: Plan | None = None
+    signing: Signing | None = None
 
     @property
     def single_writer(self) -> bool:
@@ -71,7 +75,7 @@ def place_of(options: argparse.Namespace, *, allow_root: bool = False) -> Place:
                 f"plan {plan.name!r} writes each copy to a location of its own, {plan.to}; name one of them by"
                 " --snapshot."
             )
-        return Place(parse_location(plan.to), configuration.store_options(plan), plan)
+        return Place(parse_location(plan.to), configuration.store_options(plan), plan, plan.signing)
     uri = given_uri(options)
     if uri is None:
         raise PlanError(
@@ -79,7 +83,15 @@ def place_of(options: argparse.Namespace, *, allow_root: bool = False) -> Place:
             f"{LOCATION_VARIABLE} to a URI."
         )
     location = parse_location(uri, allow_root=allow_root)
-    return Place(location, load_configuration(options.config, storage_only=True).store_options_for(location))
+    configuration = load_configuration(options.config, storage_only=True)
+    return Place(location, configuration.store_options_for(location), signing=configuration.signing)
+
+
+def signing_of(options: argparse.Namespace, signing: Signing | None) -> Signing | None:
+    """Return whose signatures count: what a call gives precedes what its plan or the configuration has."""
+    given = {"allowed_signers": options.signed_by, "revoked_keys": options.revoked_keys}
+    given = {name: value for name, value in given.items() if value is not None}
+    return replace(signing or Signing(), **given) if given else signing
 
 
 def open_log(options: argparse.Namespace, store: ObjectStore | None = None) -> ObjectStore:
@@ -96,18 +108,22 @@ def open_log(options: argparse.Namespace, store: ObjectStore | None = None) -> O
     return store
 
 
-def open_catalog(options: argparse.Namespace, *, writing: bool, place: Place | None = None) -> Catalog:
+def open_catalog(
+    options: argparse.Namespace, *, writing: bool, place: Place | None = None, seals: bool = False
+) -> Catalog:
     """Return the catalog of a call's location.
 
     Args:
         options: The call.
         writing: Whether to prove first that the location may be written.
         place: The location, if the caller has resolved it.
+        seals: Whether the command seals, so that it needs the key that signs.
     """
     place = place or place_of(options)
     store = open_log(options, place.store())
     if writing:
-        catalog = Catalog.open_for_writing(store, single_writer=options.single_writer or place.single_writer)
+        signing, single_writer = place.signing if seals else None, options.single_writer or place.single_writer
+        catalog = Catalog.open_for_writing(store, single_writer=single_writer, signing=signing)
     else:
         catalog = Catalog.open(store)
     catalog.require_snapshot()

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.operations.locks import Locks
 from snapshot_assets.catalog.status import Aged, Moment, Size, Status, location_status
 from snapshot_assets.catalog.verify.records import Verification
 from snapshot_assets.cli.exit_status import ExitStatus
-from snapshot_assets.cli.location import duration_of, open_log, place_of
+from snapshot_assets.cli.location import duration_of, open_log, place_of, signing_of
 from snapshot_assets.cli.open_metrics import metrics_of, unreadable
 from snapshot_assets.cli.output import plain, show, show_json
 from snapshot_assets.errors import PlanError, SnapshotError
@@ -27,9 +27,11 @@ def run(options: argparse.Namespace) -> int:
     max_age, metrics = duration_of(options.max_age), options.format == "openmetrics"
     if metrics and options.json:
         raise PlanError("--json and --format openmetrics are two formats; give one of them.")
-    store = place_of(options).store()
+    place = place_of(options)
+    store = place.store()
     try:
-        status = location_status(open_log(options, store), datetime.now(UTC))
+        signing = signing_of(options, place.signing)
+        status = location_status(open_log(options, store), datetime.now(UTC), signing)
     except SnapshotError:
         if metrics:
             show(unreadable(store.uri))
@@ -68,6 +70,8 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
     yield "newest seal", _moment(status.seal)
     if status.export != status.seal:
         yield "newest export", _moment(status.export)
+    if status.signed is not None or status.unsigned:
+        yield "signed", status.unsigned or f"by {_moment(status.signed)}"
     yield "newest tag", _moment(status.tag)
     if status.held:
         yield "legal hold", ", ".join(status.held)

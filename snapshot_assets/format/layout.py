@@ -51,9 +51,12 @@ SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 TRANSACTIONS = "transactions/"
 VERIFICATIONS = "verification/"
 COMPARISONS = "comparison/"
+SEALS = "seals/"
+SIGNATURE = ".sig"
+"""Behind the path of a statement or record: its SSH signature."""
 COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
 """Folders whose objects garbage collection deletes; the log is pruned, hints are overwritten."""
-OWN_FOLDERS = frozenset({"comparison", "data", "savepoint", "schema", "tag", "transactions", "verification"})
+OWN_FOLDERS = frozenset({"comparison", "data", "savepoint", "schema", "seals", "tag", "transactions", "verification"})
 """Folders of a location; others in it belong to somebody else."""
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
@@ -76,10 +79,11 @@ _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
 _TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
 _TEMPORARY = re.compile(
-    r"(?:transactions/|tag/|savepoint/|verification/|comparison/"
+    r"(?:transactions/|tag/|savepoint/|seals/|verification/|comparison/"
     rf"|data/(?:0|[1-9]\d*)/{FOLDERS}|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
 )
 _SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
+_SEAL = re.compile(r"seals/(\d{20})\.json(?:\.sig)?", re.ASCII)
 _COMPARISON = re.compile(r"comparison/\d{8}T\d{6}Z-(all|part|unfinished)-[0-9a-f]{8}\.json", re.ASCII)
 _VERIFICATION = re.compile(r"verification/\d{8}T\d{6}Z-(quick|sample|full)-(all|newest)-[0-9a-f]{8}\.json", re.ASCII)
 
@@ -142,6 +146,23 @@ def comparison_of(path: str) -> tuple[str] | None:
     """Return the scope of the comparison that is recorded at `path`, or None for another object."""
     match = _COMPARISON.fullmatch(path)
     return (match[1],) if match else None
+
+
+def seal_path(revision: int) -> str:
+    """Return the path of the statement about a sealed revision."""
+    return f"{SEALS}{revision:020d}.json"
+
+
+def sealed_revision(path: str) -> int | None:
+    """Return the revision of the statement, or of its signature, at `path`; None for another object."""
+    match = _SEAL.fullmatch(path)
+    return int(match[1]) if match else None
+
+
+def is_record_signature(path: str) -> bool:
+    """Return whether `path` is that of the signature of a record of a verification or comparison."""
+    record = path.removesuffix(SIGNATURE)
+    return record != path and bool(verification_of(record) or comparison_of(record))
 
 
 def schema_folder(digest: str) -> str:
@@ -226,13 +247,16 @@ def is_written_once(path: str) -> bool:
         and path not in (*HINTS, REPLICA)
         and not is_probe(path)
         and comparison_of(path) != ("unfinished",)
+        and not path.startswith(SEALS)  # what is not signed, and signatures, may be written again
+        and not is_record_signature(path)
     )
 
 
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     records, log = (_VERIFICATION, _COMPARISON), (_TRANSACTION, _CHECKPOINT, _PROBE)
-    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, *records)
+    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, _SEAL, *records)
+    path = path.removesuffix(SIGNATURE) if is_record_signature(path) else path
     return path in HINTS or path == REPLICA or any(pattern.fullmatch(path) for pattern in patterns)
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.databases.open import kind_of, refuse_as_target
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.selection import suggestion
@@ -84,6 +85,7 @@ class Configuration:
         plans: The plans, in the file's order; names are unique.
         path: The file, if there is one.
         spark: Settings of the Spark session, by Spark's names.
+        signing: How seals are signed of plans that do not say it, and of locations without a plan.
 
     Raises:
         PlanError: A Dagster asset is the source of two plans.
@@ -94,8 +96,12 @@ class Configuration:
     plans: tuple[Plan, ...] = ()
     path: Path | None = None
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    signing: Signing | None = None
 
     def __post_init__(self) -> None:
+        if self.signing is not None:
+            plans = (each if each.signing else each.changed(signing=self.signing) for each in self.plans)
+            object.__setattr__(self, "plans", tuple(plans))
         filled: dict[tuple[str, ...], str] = {}
         for plan in self.plans:
             if plan.source_asset and (other := filled.setdefault(plan.source_asset, plan.name)) != plan.name:

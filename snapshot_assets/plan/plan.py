@@ -21,12 +21,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.databases.asset import key_of
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.protocol.source import Selection
-from snapshot_assets.databases.sql import qualified
 from snapshot_assets.format.header import FileFormat
-from snapshot_assets.format.names import ColumnPath, table_of, table_text
+from snapshot_assets.format.names import table_of
 from snapshot_assets.format.relations import Carrier
 from snapshot_assets.format.units import MAX_FILE_SIZE
 from snapshot_assets.plan.dagster_fields import DagsterFields
@@ -91,6 +91,12 @@ class Plan(BaseModel):
         None,
         exclude=True,
         description="Storage options of the location, where neither configuration nor environment has them.",
+    )
+    signing: Signing | None = Field(
+        None,
+        exclude=True,
+        description="How seals are signed, and whose signatures count, where the configuration does not say it.",
+        examples=["{key: ~/.ssh/seals, allowed_signers: /etc/snapshots/allowed_signers}", "{key: agent}"],
     )
     catalog: str | None = Field(None, min_length=1, description="Name of the catalog in the manifest.")
     kind: Literal["once", "continuous", "query"] = Field(
@@ -277,7 +283,8 @@ class Plan(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            problems = problems_of(error, type(self), secret=("source", "target", "scratch", "storage", "spark"))
+            secret = ("source", "target", "scratch", "storage", "signing", "spark")
+            problems = problems_of(error, type(self), secret)
             raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
 
     @field_validator("*")
@@ -317,25 +324,6 @@ class Plan(BaseModel):
             large_objects=None if self.large_objects is None else self.large_objects == "export",
             **self._hidden,
         )
-
-    def spelled(self, selection: Selection) -> dict[str, Any]:
-        """Return the fields whose names a selection, `selection` in the catalog's spelling, has in another spelling."""
-        fields: dict[str, Any] = {
-            "exclude_columns": tuple(sorted(ColumnPath(*path) for path in selection.exclude_columns)),
-            "mask": {ColumnPath(*path): sql for path, sql in sorted(selection.masks.items())},
-            "carriers": {ColumnPath(*path): carrier for path, carrier in selection.carriers.items()},
-        }
-        if self.query is None:
-            fields |= {
-                "schemas": tuple(sorted(selection.schemas)),
-                "tables": tuple(sorted(selection.tables)),
-                "time_columns": dict(selection.time_columns),
-                "exclude_tables": tuple(sorted(selection.exclude_tables)),
-            }
-        elif selection.tables and selection.tables[0] != table_of(self.query):
-            plain = table_text(selection.tables[0])
-            fields["query"] = plain if table_of(plain) == selection.tables[0] else qualified(selection.tables[0])
-        return {name: value for name, value in fields.items() if value != getattr(self, name)}
 
     @property
     def frame_selection(self) -> Selection:

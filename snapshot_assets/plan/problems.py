@@ -9,12 +9,14 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.options import StoreOptions
 
+SIGNING = tuple(each.name for each in fields(Signing))
 STORE_OPTIONS = tuple(option.name for option in fields(StoreOptions))
 _T = TypeVar("_T")
 _LONGEST_SHOWN = 200
@@ -99,7 +101,8 @@ def _message(detail: Any, path: tuple[str, ...], outermost: type[BaseModel], sec
         case "extra_forbidden":
             return f"is not a field. {suggestion(path[-1], list(model.model_fields))}"
         case "unexpected_keyword_argument":
-            return f"is not a storage option. {suggestion(path[-1], STORE_OPTIONS)}"
+            kind, options = ("a field", SIGNING) if "signing" in path[:-1] else ("a storage option", STORE_OPTIONS)
+            return f"is not {kind}. {suggestion(path[-1], options)}"
     expected = detail["msg"].replace("Input should be", "should be").replace("valid tuple", "list")
     if path[:1] and path[0] in secret:
         return f"{expected}{examples}"

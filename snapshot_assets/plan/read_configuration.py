@@ -1,4 +1,4 @@
-"""Reads `snapshots.yaml`: the databases, the storage options, the Spark session and the plans of a project.
+"""Reads `snapshots.yaml`: databases, storage options, signing, the Spark session and plans of a project.
 
     sources:                              # alias: URI; only the alias is ever shown or written
       flights: duckdb:///data/flights.duckdb
@@ -14,6 +14,9 @@
         s3://second-bucket:
           endpoint: https://minio.example.com
           profile: second
+
+    signing:                              # of seals; a plan may have its own
+      key: ~/.ssh/seals
 
     spark:                                # of the Spark session; a plan may override it
       master: spark://host:7077
@@ -47,8 +50,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.encodings import parse_encoding
 from snapshot_assets.databases.protocol.source import DatabaseAddress
@@ -99,7 +103,8 @@ class Needed:
 
 
 FOLDER_VARIABLE = "CONFIG_DIR"
-_SECTIONS = ("sources", "storage", "spark", "plans")
+_SECTIONS = ("sources", "storage", "signing", "spark", "plans")
+_ALWAYS_READ = ("storage", "signing")
 DEFERRED = ("databases", "storage")
 """What may refer to variables that are not set, where only what uses it needs them."""
 
@@ -167,11 +172,11 @@ def _part(tree: object, file: Path, storage_only: bool, location_of: str | None,
         if isinstance(written, dict):
             written = {field: value for field, value in written.items() if field not in _OF_DATABASES}
             written["source"] = _NO_SOURCE
-        return {"storage": sections.get("storage"), "plans": {location_of: written}}
+        return {name: sections.get(name) for name in _ALWAYS_READ} | {"plans": {location_of: written}}
     if needed is not None and isinstance(tree, dict):
         return tree | {"plans": {} if name is None else {name: plans[name]}}
     if storage_only and isinstance(tree, dict):
-        return {name: section for name, section in tree.items() if name == "storage" or name not in _SECTIONS}
+        return {name: section for name, section in tree.items() if name in _ALWAYS_READ or name not in _SECTIONS}
     return tree
 
 
@@ -205,6 +210,9 @@ def configuration_of(
     return configuration
 
 
+_SIGNING = TypeAdapter(dict[str, Signing | None])
+
+
 class _Reader:
     """Reads one tree, and collects every mistake."""
 
@@ -234,7 +242,22 @@ class _Reader:
             spark = parse_spark_settings(self._references.resolve(("spark",), {} if written is None else written))
         except PlanError as error:
             self._report(("spark",), str(error))
-        return Configuration({**sources, **self._unset}, storage, plans, path, spark)
+        signing: dict[str, Signing | None] = {"signing": None}
+        try:
+            signing = _SIGNING.validate_python({"signing": self._signing(("signing",), sections.get("signing"))})
+        except ValidationError as error:
+            self._references.collect((), problems_of(error, Plan, secret=("signing",)))
+        return Configuration({**sources, **self._unset}, storage, plans, path, spark, signing["signing"])
+
+    def _signing(self, path: tuple[str, ...], written: object) -> object:
+        """Return a section `signing`. What refers to variables that are not set stays: only what uses it needs them."""
+        if not isinstance(written, dict) or "storage" not in self._deferred:
+            return self._references.resolve(path, written)
+        places = {name: (*path, str(name)) for name in written}
+        return {
+            name: each if self._references.unset(places[name], each) else self._references.resolve(places[name], each)
+            for name, each in written.items()
+        }
 
     def _section(self, path: tuple[str, ...], tree: object) -> dict[str, object] | None:
         """Return a mapping with texts as keys, None if it is something else; an empty section is an empty mapping."""
@@ -323,6 +346,8 @@ class _Reader:
                 alias = ".".join((*path, field))
                 if field == "storage":
                     fields[field] = self._store_options((*path, field), value)
+                elif field == "signing":
+                    fields[field] = self._signing((*path, field), value)
                 elif field in DATABASES and (unset := self._unset_address(alias, (*path, field), value)) is not None:
                     self._unset[alias] = unset
                     fields[field] = DatabaseReference(alias)

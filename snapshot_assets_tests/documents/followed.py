@@ -16,6 +16,7 @@ LOCAL = (
     "docs/how-to/restore.md",
     "docs/how-to/retention.md",
     "docs/how-to/second-bucket.md",
+    "docs/how-to/verify-without.md",
     "docs/operations.md",
 )
 """Pages that need no server: `test_pages.py` follows the tutorial from nothing, the others in its folder."""

@@ -23,7 +23,13 @@ from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
-from snapshot_assets.catalog.state.retained import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
+from snapshot_assets.catalog.state.retained import (
+    EXPIRED,
+    expiries_since,
+    needed_documents,
+    needed_seals,
+    unreferenced_schemas,
+)
 from snapshot_assets.catalog.verify.comparisons import superseded_comparisons
 from snapshot_assets.catalog.verify.faults import Fault, read_object
 from snapshot_assets.catalog.verify.records import superseded
@@ -32,12 +38,16 @@ from snapshot_assets.format import documents
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.layout import (
     COLLECTED,
+    SEALS,
+    SIGNATURE,
     in_layout,
     is_probe,
     is_receipt,
+    is_record_signature,
     is_temporary,
     log_revision,
     revision_of,
+    sealed_revision,
     transaction_path,
 )
 from snapshot_assets.format.units import duration_text
@@ -159,7 +169,7 @@ def scan_state(
     expiries = expiries_since(state, before, clock.of)
     unreferenced = state.files.unreferenced(state.retained(), expiries)
     needed = state.files.paths() - unreferenced.keys()
-    needed |= needed_documents(state).keys() | pinned
+    needed |= needed_documents(state).keys() | pinned | needed_seals(state, (info.path for info in objects))
     for receipt, ref in adoptable_receipts(store, state, state.missing(), (info.path for info in objects)):
         check_receipt(store, state, receipt)
         needed |= {ref.path, *(file.path for file in receipt.files)}
@@ -179,16 +189,23 @@ def scan_state(
     for info in objects:
         if not in_layout(info.path):
             foreign.append(info.path)
-        elif info.path not in needed and (info.path.startswith(COLLECTED) or is_probe(info.path)):
+        elif info.path not in needed and (info.path.startswith((*COLLECTED, SEALS)) or is_probe(info.path)):
             files = _files_of(store, state, info.path) & unreferenced.keys()
             since, reason = max(info.modified, earliest), "probe" if is_probe(info.path) else "orphan"
             if files:
                 revision, removed_at = max(unreferenced[path] for path in files)
                 since = max(since, removed_at, clock.of(revision))
                 reason = "replaced" if files.isdisjoint(expired) else EXPIRED
+            if sealed := sealed_revision(info.path):
+                end, at = expiries.get(sealed, (0, since))
+                since, reason = max(since, at, clock.of(end) if end else since), EXPIRED
             garbage.append(Garbage(info.path, info.size, reason, since))
     sizes = {info.path: info.size for info in objects}
     records = superseded(objects) | superseded_comparisons(objects)
+    for info in filter(lambda info: is_record_signature(info.path), objects):
+        record = info.path.removesuffix(SIGNATURE)
+        if record in records or record not in sizes:
+            records[info.path] = records.get(record, info.modified)
     garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in records.items()]
     temporary = [info for info in store.temporaries() if is_temporary(info.path)]
     garbage += [Garbage(info.path, info.size, "temporary", info.modified) for info in temporary]

@@ -104,6 +104,8 @@ def seal(
         except rules.StaleVerificationError:
             continue
         break
+    if revision is None:
+        catalog.sign_newest_seal()
     newest = catalog.state.newest_seal  # before `write_hints`, which may read a newer snapshot
     assert newest is not None
     write_hints(catalog.store, catalog.state, catalog.refresh)

@@ -42,6 +42,7 @@ from snapshot_assets.format.layout import (
     in_layout,
     is_receipt,
     log_revision,
+    sealed_revision,
     transaction_path,
 )
 from snapshot_assets.storage.base import ObjectStore
@@ -89,6 +90,7 @@ class Inventory:
         """The highest revision that was committed, as any object of this location shows."""
         shown = [manifest.revision for manifest in self.manifests]
         shown += [receipt.base_revision for receipt, _ in self.receipts]
+        shown += [sealed_revision(path) or 0 for path in self.objects]
         return max([*shown, *(log_revision(path) for path in self.objects.keys() - self.strays)], default=0)
 
     @property

@@ -27,7 +27,7 @@ from snapshot_assets.errors import (
     UsageError,
 )
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.layout import COLLECTED, REPLICA, in_layout, is_probe, revision_of, transaction_path
+from snapshot_assets.format.layout import COLLECTED, REPLICA, SEALS, in_layout, is_probe, revision_of, transaction_path
 from snapshot_assets.format.name_texts import shell_word
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import Listed
@@ -275,7 +275,7 @@ def _first_object(target: ObjectStore) -> str | None:
 
 def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef]) -> list[ObjectInfo]:
     """Return the objects of the replica that its head does not need and that the source does not have."""
-    rest = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in needed]
+    rest = [path for path in objects if path.startswith((*COLLECTED, SEALS)) and in_layout(path) and path not in needed]
     gone = Listed(source).missing(rest) if rest else set()
     return [objects[path] for path in sorted(gone)]
 

@@ -19,15 +19,24 @@ from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_from_log, read_state
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, load_manifests_of, shown_state
-from snapshot_assets.catalog.replica import Replica
+from snapshot_assets.catalog.replica import Replica, with_versions
 from snapshot_assets.catalog.replication.objects import GuardedStore, check_existing, copy_object, create_exactly
 from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_replication, unneeded
+from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.errors import ConflictError, DamageError, ObjectExistsError, ObjectNotFoundError, SupersededError
 from snapshot_assets.format import documents
 from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, REPLICA, checkpoint_path, transaction_path
+from snapshot_assets.format.layout import (
+    CHECKSUMS,
+    MANIFEST,
+    REPLICA,
+    SEALS,
+    checkpoint_path,
+    sealed_revision,
+    transaction_path,
+)
 from snapshot_assets.format.transactions import decode_transaction, trailing_sha256
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
@@ -141,6 +150,7 @@ class _Run:
             self._copy_log()
         except ObjectNotFoundError as error:
             raise _SourceChangedError(f"{self.source.uri} was pruned: {error}") from error
+        self._copy_signatures()
         self._write_hints()
         if delete:  # what neither the replica's head needs nor the source has; both are read again
             needed = needed_objects(read_state(self.target))
@@ -231,6 +241,16 @@ class _Run:
             write_checkpoint(self.target, self.plan.state)
         elif is_there(self.target, path):
             write_checkpoint(self.target, read_from_log(self.source, revision))
+
+    def _copy_signatures(self) -> None:
+        """Copy statements about seals that the replica has, and signatures that are newer than its own."""
+        state = with_versions(self.plan.state, self.plan.revisions)
+        offered = {each.path: each for each in self.source.list(SEALS)}
+        known = {each.path: each.modified for each in self.target.list(SEALS)}
+        for path in sorted(needed_seals(state, offered)):
+            is_newer = path not in known or known[path] < offered[path].modified
+            if is_newer and (sealed_revision(path) or 0) <= state.revision:
+                self.target.put(path, self.source.get(path, limit=documents.MAX_DOCUMENT_BYTES))
 
     def _write_hints(self) -> None:
         """Write the hints of the newest seal, as the source has them; before the first seal, those of the head."""

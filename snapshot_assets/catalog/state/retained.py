@@ -17,7 +17,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinAction, Pins, PinState
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
-from snapshot_assets.format.layout import new_attempt, tag_path
+from snapshot_assets.format.layout import new_attempt, sealed_revision, tag_path
 
 if TYPE_CHECKING:
     from snapshot_assets.catalog.state.file_columns import Removal
@@ -131,6 +131,13 @@ def named_by(action: act.Action) -> list[str]:
         case act.TagRenamed() | act.TagReplaced() | act.TagHeld() | act.TagReleased():
             return [action.tag.object.path]
     return [ref.path for ref in documents_of(action)]
+
+
+def needed_seals(state: State, paths: Iterable[str]) -> set[str]:
+    """Return the statements about readable revisions and their signatures; later ones were written since."""
+    retained = {*state.retained()}
+    revisions = ((path, sealed_revision(path) or 0) for path in paths)
+    return {path for path, revision in revisions if revision in retained or revision > state.revision}
 
 
 def between(revisions: Sequence[int], first: int, end: int) -> Sequence[int]:

@@ -44,6 +44,7 @@ class FaultKind(StrEnum):
     DUPLICATE = "duplicate"
     COVERAGE = "coverage"
     DOCUMENT = "document"
+    SIGNATURE = "signature"
     LOST = "lost"
     STALE = "stale"
     UNCOMMITTED = "uncommitted"

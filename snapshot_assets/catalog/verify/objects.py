@@ -126,6 +126,7 @@ class Report:
         unfinished: What finishes and seals the newest state, in words; "" if it is sealed.
         days: For a sample with a share: in how many daily runs all data files are hashed; else 0.
         temporary_files: Temporary files of running or killed writers: no damage.
+        signed: The signed seal that covers the revision, and who signed it; "" if that was not asked.
         remedy: How to end damage that only older readable revisions have.
     """
 
@@ -148,6 +149,7 @@ class Report:
     temporary_bytes: int = 0
     faults: list[Fault] = field(default_factory=list)
     remedy: Remedy | None = None
+    signed: str = ""
 
     @property
     def damaged(self) -> bool:

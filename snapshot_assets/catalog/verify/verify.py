@@ -17,6 +17,7 @@ from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.receipt_selection import adoptable_receipts, newest_fitting
 from snapshot_assets.catalog.receipts import Receipt
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import named_by
 from snapshot_assets.catalog.state.totals import exporter_text, finished_by
@@ -32,6 +33,7 @@ from snapshot_assets.catalog.verify.retained import (
     older_seal_faults,
     pin_faults,
 )
+from snapshot_assets.catalog.verify.signatures import signature_faults
 from snapshot_assets.errors import ForeignLocationError, GapError, LostLogError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.actions import DataFile
@@ -58,6 +60,7 @@ def verify(
     scan: LogScan | None = None,
     rotation: Rotation | None = None,
     suspected: Set[str] = frozenset(),
+    signing: Signing | None = None,
 ) -> Report:
     """Verify a location and report every fault.
 
@@ -69,6 +72,7 @@ def verify(
         scan: The location's log, if the caller has read it; its faults are completed here.
         rotation: Chooses the files of a sample. Those that were damaged when last verified are read, too.
         suspected: Paths of further files that a sample hashes.
+        signing: Whose signatures count; without `allowed_signers`, nothing must be signed.
 
     Raises:
         VersionNotFoundError: The revision that `at` names is not readable.
@@ -101,6 +105,8 @@ def verify(
             hashed = rotation.due(files) | damage_on_record(store, state.location_id) | suspected
         check = _Check(scan, objects, report, progress, hashed)
         report.faults += check.state_faults(state, replica=replicated)
+        signed = (None, objects) if at is None else (state.revision, ())
+        report.faults += signature_faults(report, store, head, signing, *signed)
         if at is None:
             report.faults += check.location_faults()
     elif not report.faults:

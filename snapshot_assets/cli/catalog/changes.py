@@ -22,7 +22,7 @@ from snapshot_assets.format.units import counted
 def tombstone(options: argparse.Namespace) -> int:
     """Delete the rows of a predicate after a confirmation."""
     table = parse_table(options.table)
-    catalog = open_catalog(options, writing=not options.dry_run)
+    catalog = open_catalog(options, writing=not options.dry_run, seals=True)
     plan = plan_row_deletion(catalog, table, options.where)
     question = f"{_deletion_summary(plan)} will be deleted; older versions keep them." if plan.files else ""
     return execute_confirmed(options, catalog, plan, execute_row_deletion, _report_deletion, question=question)
@@ -69,7 +69,7 @@ def _report_deletion(options: argparse.Namespace, uri: str, plan: RowDeletionPla
 
 def rollback(options: argparse.Namespace) -> int:
     """Roll back after a confirmation."""
-    catalog = open_catalog(options, writing=not options.dry_run)
+    catalog = open_catalog(options, writing=not options.dry_run, seals=True)
     revision = resolve_version(options.version, catalog.state)
     plan = plan_rollback(catalog, revision, undelete=options.undelete, discard_newer=options.discard_newer)
     question = f"the newest state becomes that of revision {revision}: {_rollback_summary(plan.reversal)}."

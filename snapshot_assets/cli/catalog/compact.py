@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         tables=tuple(map(parse_table, options.table)),
         dedupe=options.dedupe,
     )
-    catalog = open_catalog(options, writing=not options.dry_run)
+    catalog = open_catalog(options, writing=not options.dry_run, seals=True)
     plan = plan_compaction(catalog.store, catalog.state, compaction)
     if options.dry_run or not plan.groups:
         return _report_plan(options, catalog.store.uri, plan)
@@ -137,7 +137,7 @@ def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[An
 
 def create_savepoint(options: argparse.Namespace) -> int:
     """Compact everything, then pin it. Spark starts only if there is something to compact."""
-    catalog = open_catalog(options, writing=not options.dry_run)
+    catalog = open_catalog(options, writing=not options.dry_run, seals=True)
     if options.dry_run:
         return _report_savepoint_plan(options, catalog)
     runs: list[str] = []

@@ -226,7 +226,7 @@ def prepared(configuration: Configuration, plan: Plan, state: State, *, force: b
     else:
         with closing(open_database(address)) as database:
             checked_schemas(database, plan, (resolve, existing), with_bounds=with_bounds)
-    Catalog.open_for_writing(configuration.store(plan), single_writer=plan.single_writer)
+    Catalog.open_for_writing(configuration.store(plan), single_writer=plan.single_writer, signing=plan.signing)
     return found[0]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import attrgetter
@@ -13,7 +13,9 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import has_log
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.catalog.operations.delete import delete_snapshot
+from snapshot_assets.catalog.operations.sign import sign_location
 from snapshot_assets.catalog.rules.begin import refuse_pinned
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.pins import refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -23,11 +25,11 @@ from snapshot_assets.catalog.verify.retained import some_of
 from snapshot_assets.catalog.verify.verify import verify as verify_location
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
-from snapshot_assets.cli.location import open_catalog, open_log, place_of
+from snapshot_assets.cli.location import open_catalog, open_log, place_of, signing_of
 from snapshot_assets.cli.output import plain, show, show_json, show_message, show_table
 from snapshot_assets.cli.progress import object_progress
 from snapshot_assets.cli.unreferenced import RETAINED
-from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import counted, human_bytes, noun, number_text, parse_share, time_text
@@ -79,12 +81,18 @@ def verify(options: argparse.Namespace) -> int:
     """Verify a snapshot; exit status 3 if it is damaged or not sealed."""
     now = datetime.now(UTC)
     rotation = None if options.sample is None else Rotation.of_share(parse_share(options.sample), now)
-    store = open_log(options)
+    place = place_of(options)
+    store = open_log(options, place.store())
     at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
     depth: Depth = "sample" if rotation else options.depth
     with object_progress("verifying", options.progress) as watch:
         report = verify_location(
-            store, depth=depth, at=at, rotation=rotation, progress=lambda file: watch.finish(file.bytes)
+            store,
+            depth=depth,
+            at=at,
+            rotation=rotation,
+            progress=lambda file: watch.finish(file.bytes),
+            signing=signing_of(options, place.signing),
         )
     record_verification(store, report, datetime.now(UTC))
     if options.json:
@@ -96,6 +104,22 @@ def verify(options: argparse.Namespace) -> int:
     else:
         _show_report(report)
     return ExitStatus.DONE if report.sealed and not report.damaged else ExitStatus.DAMAGED
+
+
+def sign(options: argparse.Namespace) -> int:
+    """Sign the newest seal, or all, and records."""
+    place = place_of(options)
+    signing = place.signing or Signing()
+    signing = signing if options.key is None else replace(signing, key=options.key)
+    if signing.key is None:
+        raise PlanError("no key is given; give --key KEY, or write signing.key in the configuration.")
+    store = open_log(options, place.store())
+    signed = sign_location(store, signing, all_seals=options.all, records=options.records)
+    if options.json:
+        show_json({"uri": store.uri, "signed": signed})
+    else:
+        show("\n".join(signed) or f"{store.uri}: nothing to sign, all is signed")
+    return ExitStatus.DONE
 
 
 def _show_report(report: Report) -> None:
@@ -112,6 +136,8 @@ def _show_report(report: Report) -> None:
     if report.temporary_files:
         files = f"{counted(report.temporary_files, 'temporary file')}, {human_bytes(report.temporary_bytes)}"
         show(f"{files}, of writers at work or killed: `snapshots catalog gc` deletes those older than the grace period")
+    if report.signed:
+        show(f"signed: {report.signed}")
     read = "no data read" if report.depth == "quick" else f"{human_bytes(report.bytes)} read"
     if report.days:
         show(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-
-from snapshot_assets.cli.options.common import Command, flag, location, option
+from snapshot_assets.cli.options.common import Command, flag, location, option, signers
 from snapshot_assets.cli.options.export_and_import import (
     VERSIONS,
     DatabaseOption,
@@ -14,7 +12,9 @@ from snapshot_assets.cli.options.export_and_import import (
     copy,
     count,
     create,
+    depth,
     import_,
+    sign,
     tables,
 )
 
@@ -65,14 +65,6 @@ _GRACE = (
 )
 
 _PERIODS = {"daily": "days", "weekly": "ISO weeks", "monthly": "months", "yearly": "years"}
-
-
-def _add_depth(parser: argparse._ActionsContainer) -> None:
-    how = parser.add_mutually_exclusive_group()
-    depth = "quick reads no data (default: full)"
-    how.add_argument("--depth", choices=("quick", "full"), default="full", help=depth)
-    sample = "hash this share of the data files, another part each day: with 5%%, daily runs read all within 39 days"
-    how.add_argument("--sample", metavar="SHARE", help=sample)
 
 
 GROUPS = {
@@ -140,7 +132,7 @@ COMMANDS = {
         _JSON,
     ),
     "export verify": Command(
-        "export.snapshots:verify", "check a snapshot and name every fault", _AT, _add_depth, *_READS
+        "export.snapshots:verify", "check a snapshot and name every fault", _AT, depth, signers, *_READS
     ),
     "export delete": Command(
         "export.snapshots:delete",
@@ -170,6 +162,13 @@ COMMANDS = {
             choices=("text", "openmetrics"),
             default="text",
         ),
+        signers,
+        *_READS,
+    ),
+    "sign": Command(
+        "export.snapshots:sign",
+        "sign the newest seal, if it is not signed; see the section signing of the configuration",
+        sign,
         *_READS,
     ),
     "import": Command(

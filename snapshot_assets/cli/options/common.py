@@ -69,6 +69,14 @@ def location(*names: str, plan: str = _PLAN, snapshot: str = _SNAPSHOT) -> Optio
     return add
 
 
+def signers(parser: argparse._ActionsContainer) -> None:
+    """Add the options of a command that verifies signatures; `cli.location` reads them."""
+    text = "require that the newest seal is signed by a key of this file, as `ssh-keygen -Y verify` reads it"
+    parser.add_argument("--signed-by", metavar="FILE", help=f"{text} (default: signing.allowed_signers)")
+    text = "keys that count no more: an OpenSSH KRL, or public keys (default: signing.revoked_keys)"
+    parser.add_argument("--revoked-keys", metavar="FILE", help=text)
+
+
 class _OneLocation(argparse.Action):
     """Stores the location; a second one, perhaps by another name of the option, is refused."""
 
@@ -106,6 +114,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export verify": (
         f"export verify {_AT}",
         f"export verify {_AT} --sample 5%",
+        f"export verify {_AT} --signed-by allowed_signers",
         "export verify --snapshot s3://backups/shop --depth quick --json",
     ),
     "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
@@ -120,6 +129,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "status --snapshot s3://second/shop --max-age 26h",
         f"status {_AT} --format openmetrics",
     ),
+    "sign": (f"sign {_AT}", "sign --snapshot s3://backups/shop --key ~/.ssh/seals --all --records"),
     "replicate": (
         f"replicate {_AT} --to s3://second/shop",
         f"replicate {_AT} --to file:///mnt/shop --only tag:january",

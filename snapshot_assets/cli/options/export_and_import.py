@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any
 
-from snapshot_assets.cli.options.common import location
+from snapshot_assets.cli.options.common import location, signers
 
 VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest, ts:2025-01-31 or ts:2025-01-31T12:00:00Z"
 """Values of options that name a version."""
@@ -191,6 +191,24 @@ class _FormatOption(argparse.Action):
         setattr(namespace, self.dest, given | {str(option).lstrip("-"): True if values == [] else values})
 
 
+def depth(parser: argparse._ActionsContainer) -> None:
+    """Add the options of how deeply a snapshot is verified."""
+    how = parser.add_mutually_exclusive_group()
+    text = "quick reads no data (default: full)"
+    how.add_argument("--depth", choices=("quick", "full"), default="full", help=text)
+    sample = "hash this share of the data files, another part each day: with 5%%, daily runs read all within 39 days"
+    how.add_argument("--sample", metavar="SHARE", help=sample)
+
+
+def sign(parser: argparse._ActionsContainer) -> None:
+    """Add the options of `snapshots sign`."""
+    key = "a key, as signing.key names it: a path, or agent (default: signing.key)"
+    parser.add_argument("--key", metavar="KEY", help=key)
+    parser.add_argument("--all", action="store_true", help="sign all readable sealed revisions")
+    records = "sign the records of verifications and comparisons, too"
+    parser.add_argument("--records", action="store_true", help=records)
+
+
 def import_(parser: argparse._ActionsContainer) -> None:
     """Add the options of `snapshots import`."""
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
@@ -208,6 +226,7 @@ def import_(parser: argparse._ActionsContainer) -> None:
         text = f"restore {what_it_is} under another name; may be given several times"
         what.add_argument(name, action="append", default=[], metavar=metavar, help=text)
     how = parser.add_argument_group("how")
+    signers(how)
     parallelism = "chunks restored in parallel (default: Spark's cores, at most 8)"
     how.add_argument("--parallelism", type=int, metavar="N", help=parallelism)
     flags = {

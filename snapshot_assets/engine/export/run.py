@@ -198,7 +198,7 @@ class ExportRun:
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
 
     def _writable_catalog(self) -> Catalog:
-        return Catalog.open_for_writing(self.store, single_writer=self.plan.single_writer)
+        return Catalog.open_for_writing(self.store, single_writer=self.plan.single_writer, signing=self.plan.signing)
 
     def _start(
         self, catalog: Catalog, schema: DatabaseSchema, *, force: bool = False, fixed_tables: bool = False

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
-from snapshot_assets.databases.protocol.source import DatabaseAddress, SchemaSource
+from snapshot_assets.databases.protocol.source import DatabaseAddress, SchemaSource, Selection
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
-from snapshot_assets.format.names import Spellings, column_text, rule_of, table_text
+from snapshot_assets.format.names import ColumnPath, Spellings, column_text, rule_of, table_of, table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import counted, time_text
 from snapshot_assets.format.windows import TimeRange, Window, closed_count, window_at
@@ -57,11 +59,31 @@ def partition_columns(plan: Plan, table: Table, database: str) -> tuple[str, ...
 
 def spelled_plan(plan: Plan, source: SchemaSource, schema: DatabaseSchema) -> Plan:
     """Return a plan that the source accepts, with names of schemas, tables and columns as the source spells them."""
-    fields = plan.spelled(source.spelled(plan.selection))
+    fields = _spelled_fields(plan, source.spelled(plan.selection))
     if plan.partition_by:
         [table] = schema.tables
         fields["partition_by"] = partition_columns(plan, table, schema.database)
     return plan.changed(**fields) if fields else plan
+
+
+def _spelled_fields(plan: Plan, selection: Selection) -> dict[str, Any]:
+    """Return the fields whose names a selection, the plan's in the catalog's spelling, has in another spelling."""
+    fields: dict[str, Any] = {
+        "exclude_columns": tuple(sorted(ColumnPath(*path) for path in selection.exclude_columns)),
+        "mask": {ColumnPath(*path): sql for path, sql in sorted(selection.masks.items())},
+        "carriers": {ColumnPath(*path): carrier for path, carrier in selection.carriers.items()},
+    }
+    if plan.query is None:
+        fields |= {
+            "schemas": tuple(sorted(selection.schemas)),
+            "tables": tuple(sorted(selection.tables)),
+            "time_columns": dict(selection.time_columns),
+            "exclude_tables": tuple(sorted(selection.exclude_tables)),
+        }
+    elif selection.tables and selection.tables[0] != table_of(plan.query):
+        plain = table_text(selection.tables[0])
+        fields["query"] = plain if table_of(plain) == selection.tables[0] else qualified(selection.tables[0])
+    return {name: value for name, value in fields.items() if value != getattr(plan, name)}
 
 
 def skipped_tables(plan: Plan, schema: DatabaseSchema) -> tuple[TableName, ...]:

@@ -107,7 +107,7 @@ def _is_needed(fault: Fault, scan: LogScan, state: State, settings: RestoreSetti
     """
     if fault.kind is not FaultKind.LOG:
         newest = state.schemas[state.schema_id].files
-        return fault.kind in _OF_LOGS or any(ref.path == fault.object for ref in newest)
+        return fault.kind in {*_OF_LOGS, FaultKind.SIGNATURE} or any(ref.path == fault.object for ref in newest)
     errors = [error for path, error in scan.faults if path == fault.object]
     lost = settings.version is None and any(_is_lost_end(scan, error) for error in errors)
     # Two transactions claim one place: nothing shows which is this log's.

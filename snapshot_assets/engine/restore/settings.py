@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
@@ -136,6 +137,7 @@ class RestoreSettings:
         into_nonempty: Load into tables that hold rows which the ledger does not list.
         replace: Replace whole chunks that changed since they were loaded.
         verify_first: Hash the whole snapshot before the first row is loaded.
+        signing: Whose signatures count; without `allowed_signers`, nothing must be signed.
         keep_going: Leave out the windows of tables whose files are damaged, and restore all others.
     """
 
@@ -145,12 +147,13 @@ class RestoreSettings:
     replace: bool = False
     verify_first: bool = False
     keep_going: bool = False
+    signing: Signing | None = None
 
     @classmethod
     def of(cls, plan: Plan) -> RestoreSettings:
         """Return the settings that a plan has for its restores."""
         filters = Filters(exclude_tables=plan.restore_exclude_tables, code=plan.with_code, renaming=plan.renaming)
-        return cls(filters, verify_first=plan.verify_first)
+        return cls(filters, verify_first=plan.verify_first, signing=plan.signing)
 
 
 def spell_filters(

@@ -116,7 +116,7 @@ def open_source(
     if not head.revision:
         refuse_lost_log(store)
     revision = _choose_revision(store, head, settings, records, recorded=recorded)
-    report = verify(store, depth=depth, at=lambda _: revision, scan=scan)
+    report = verify(store, depth=depth, at=lambda _: revision, scan=scan, signing=settings.signing)
     damage = [fault for fault in report.faults if fault.is_damage]
     state = head.at(revision)
     assert state.newest_seal is not None

@@ -86,7 +86,7 @@ def _opened_catalog(context: dg.OpExecutionContext, plan: Plan, config: Maintena
         if config.dry_run:
             yield Catalog.open(store)
         else:
-            yield Catalog.open_for_writing(store, single_writer=plan.single_writer)
+            yield Catalog.open_for_writing(store, single_writer=plan.single_writer, signing=plan.signing)
 
 
 def write_checkpoint(context: dg.OpExecutionContext, plan: Plan, config: MaintenanceConfig) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replica import marker_or_fault
+from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, with_replicas_remedy
 from snapshot_assets.catalog.verify.objects import Report, Rotation, check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
+from snapshot_assets.catalog.verify.signatures import signature_faults
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import REPLICA, is_probe
 from snapshot_assets.format.units import human_seconds, parse_share
@@ -124,7 +126,7 @@ def _verify_location(
         store = snapshots_of(context).store(plan.name)
         state = Catalog.open(store).require_snapshot()
         suspected = suspected_files(context.instance, plan, store, state)
-        report = _report(store, state, depth, rotation, suspected)
+        report = _report(store, state, depth, rotation, suspected, plan.signing)
         record_verification(store, report, datetime.now(UTC))
     record_report(context, plan, state, report, _WHOLE)
     if plan.dagster.compare_cron:
@@ -180,7 +182,8 @@ def _replica_report(
     if not replicated and all(is_probe(info.path) for info in store.list()):
         return None
     state = Catalog.open(store).require_snapshot()
-    report = _report(store, state, depth, rotation, damage_on_record(store, state.location_id))
+    damaged = damage_on_record(store, state.location_id)
+    report = _report(store, state, depth, rotation, damaged, plan.signing)
     record_verification(store, report, datetime.now(UTC))
     return report
 
@@ -213,13 +216,20 @@ def _failure(report: Report, damage: Sequence[Fault], facts: Mapping[str, Any], 
     )
 
 
-def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | None, suspected: set[str]) -> Report:
+def _report(
+    store: ObjectStore,
+    state: State,
+    depth: str,
+    rotation: Rotation | None,
+    suspected: set[str],
+    signing: Signing | None = None,
+) -> Report:
     from snapshot_assets.catalog.verify.verify import verify
 
     if depth == "full":
-        return verify(store, depth="full")
+        return verify(store, depth="full", signing=signing)
     if rotation is not None:
-        return verify(store, depth="sample", rotation=rotation, suspected=suspected)
+        return verify(store, depth="sample", rotation=rotation, suspected=suspected, signing=signing)
     sample = files_to_seal(state, datetime.now(UTC), verified_revision(state)) if depth == "sample" else set()
     report = check_head(store, state, sample | suspected)
     marker, fault = marker_or_fault(store)
@@ -227,4 +237,5 @@ def _report(store: ObjectStore, state: State, depth: str, rotation: Rotation | N
         report.faults = list(map(with_replicas_remedy, report.faults))
     if fault is not None:
         report.faults.append(Fault(FaultKind.LOG, REPLICA, str(fault)))
+    report.faults += signature_faults(report, store, state, signing, None, ())
     return report

@@ -170,7 +170,10 @@ def test_a_file_that_only_a_savepoint_needs_is_missed_by_verification_and_kept_b
     sealed.store.put(path, document)
     delete_savepoint(sealed.catalog, 1)
     found = garbage(sealed)
-    assert (found.pop(old), list(found.values())) == ("expired", ["expired"])  # the other is its receipt
+    assert (found.pop(old), list(found.values())) == (
+        "expired",
+        ["expired", "expired"],
+    )  # its receipt, and the statement
     assert faults(sealed.store) == set()
 
 

@@ -50,9 +50,10 @@ def later(writer: Writer, by: timedelta = DAY / 2) -> Catalog:
 
 
 def garbage(writer: Writer) -> dict[str, str]:
-    """Return by path the reason of all that nothing needs now."""
+    """Return by path the reason of all that nothing needs now, but statements about seals, which no plan names."""
     found = plan_collection(Catalog.open(writer.store))
-    return {each.path: each.reason for each in (*found.deleted, *found.waiting)}
+    every = (*found.deleted, *found.waiting)
+    return {each.path: each.reason for each in every if not each.path.startswith("seals/")}
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def test_planned_releases_are_what_garbage_collection_deletes(writer: Writer, na
     assert expire(writer.catalog, keep_last=2).expired == (5, 7)
     writer.complete(1, writer.file(1, b"not sealed"), replaces=tuple(writer.catalog.state.files.chunk(1)))
     assert garbage(writer) == {}
-    objects = {info.path: info.size for info in writer.store.list()}
+    objects = {info.path: info.size for info in writer.store.list() if not info.path.startswith("seals/")}
 
     planned = change.planned(writer.catalog)
     assert Counter(each.reason for each in planned) == change.reasons

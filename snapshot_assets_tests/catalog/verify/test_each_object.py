@@ -54,7 +54,8 @@ class Whole:
     def __init__(self, store: ObjectStore, folder: Path) -> None:
         self.store = store
         self.folder = folder
-        self.objects = {info.path: (folder / info.path).read_bytes() for info in store.list()}
+        paths = [info.path for info in store.list() if not info.path.startswith("seals/")]  # verified as signatures are
+        self.objects = {path: (folder / path).read_bytes() for path in paths}
         self.state = read_state(store)
 
     @contextmanager

@@ -1,0 +1,144 @@
+"""Signs and verifies by OpenSSH: keys in files, agents or hardware, certificates and revocation are its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from snapshot_assets.errors import PlanError, SignatureError, SigningError
+
+NAMESPACE = "seal@snapshot-assets"
+_KEYGEN = "ssh-keygen"
+_KEY = re.compile(r"-----BEGIN |(?:sk-)?(?:ssh|ecdsa)-\S+ AAAA")
+_INVALID = re.compile(r".*: (?:\S+ )?key (?:has expired|is not yet valid).*")
+_SECONDS = 300
+"""How long a person may take to touch a key."""
+
+
+@dataclass(frozen=True)
+class Signing:
+    """How seals are signed, and whose signatures count.
+
+    Attributes:
+        key: Path or text of a private key; path or text of a public key whose private half the ssh-agent has; or
+            `agent`, for the agent's only key. None to sign nothing.
+        program: Executable that signs in place of ssh-keygen, called with its arguments.
+        allowed_signers: File of keys whose signatures count, in ssh-keygen's format; None to accept unsigned seals.
+        revoked_keys: File of revoked keys: an OpenSSH KRL, or public keys, one a line.
+    """
+
+    key: str | None = field(default=None, repr=False)
+    program: str = _KEYGEN
+    allowed_signers: str | None = None
+    revoked_keys: str | None = None
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+
+def sign(signing: Signing, data: bytes) -> bytes:
+    """Return the signature of bytes.
+
+    Raises:
+        PlanError: The key does not exist, or is ambiguous.
+        SigningError: It does not sign.
+    """
+    with _key_file(signing.key or "") as key:
+        done = _run(signing.program, "-Y", "sign", "-n", NAMESPACE, "-f", key, data=data)
+    if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+        raise SigningError(f"The key of `signing` does not sign: {_reason(done)}")
+    return done.stdout
+
+
+@contextmanager
+def _key_file(key: str) -> Iterator[str]:
+    """Yield the path of a file with a key; a text is written to a private one, which is removed."""
+    text = _agent_key() if key == "agent" else key
+    if not _KEY.match(text):
+        yield _existing(text, "key", "a private or public key")
+        return
+    with TemporaryDirectory(prefix="snapshot-assets-key-") as folder:  # only its owner can enter it
+        path = Path(folder, "key")
+        path.touch(mode=0o600)
+        path.write_text(text.strip() + "\n")
+        yield str(path)
+
+
+def _agent_key() -> str:
+    done = _run("ssh-add", "-L")
+    keys = done.stdout.decode().splitlines() if not done.returncode else []
+    if len(keys) != 1:
+        found = f"it has {len(keys)} keys" if keys else _reason(done)
+        raise PlanError(
+            f"signing.key is `agent`, for the only key of the ssh-agent; {found}. Add one by `ssh-add`, or write the"
+            " public key of one as signing.key."
+        )
+    return keys[0]
+
+
+def _existing(path: str, name: str, what: str) -> str:
+    """Return the path of a file that can be read."""
+    if "${" in path:
+        raise PlanError(f"signing.{name} refers to {path}, which is not set in this environment; set it.")
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            return str(file.name)
+    except OSError as error:
+        raise PlanError(f"signing.{name} is {path!r}: {error.strerror}; name a readable file with {what}.") from None
+
+
+def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, at: datetime) -> str:
+    """Return who signed the object `name`, by a key that was valid at a time.
+
+    Raises:
+        SignatureError: Something was altered, or the key is not listed, expired or revoked.
+        PlanError: A file of keys cannot be read.
+    """
+    allowed = _existing(signing.allowed_signers or "", "allowed_signers", "keys as `ssh-keygen -Y verify` reads them")
+    revoked = signing.revoked_keys or ""
+    krl = ("-r", _existing(revoked, "revoked_keys", "revoked keys, by `ssh-keygen -k`")) if revoked else ()
+    time = f"-Overify-time={at.astimezone():%Y%m%d%H%M%S}"  # as ssh-keygen reads it: in this machine's zone
+    with TemporaryDirectory(prefix="snapshot-assets-signature-") as folder:
+        file = Path(folder, "signature")
+        file.write_bytes(signature)
+
+        def run(how: str, *options: str) -> subprocess.CompletedProcess[bytes]:
+            return _run(_KEYGEN, "-Y", how, "-s", str(file), *options, data=data)
+
+        genuine, found = run("check-novalidate", "-n", NAMESPACE), run("find-principals", "-f", allowed, time)
+        key = genuine.stdout.decode().strip().rpartition(" with ")[2]
+        why = f"its {key} is not listed in {signing.allowed_signers} for {NAMESPACE}"
+        if genuine.returncode:
+            why = f"it or its signature was altered ({_reason(genuine)})"
+        elif invalid := _INVALID.search(found.stderr.decode()):
+            why = f"its {key} was not valid then ({invalid[0].strip()})"
+        for principal in () if genuine.returncode else found.stdout.decode().splitlines():
+            options = ("-n", NAMESPACE, "-f", allowed, "-I", principal, time)
+            if not run("verify", *options, *krl).returncode:
+                return principal
+            if krl and not run("verify", *options).returncode:
+                why = f"its {key} is revoked by {revoked}"
+    raise SignatureError(f"The signature of {name} does not count: {why}.", object=name)
+
+
+def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode(errors="replace").splitlines()
+    said = [line for line in lines if line and not line.startswith("Signing data on")]
+    return "; ".join(said[:3]) or f"exit status {done.returncode}"
+
+
+def _run(*command: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(command, input=data, capture_output=True, check=False, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise SigningError(f"{command[0]} did not answer within {_SECONDS} s.") from None
+    except OSError as error:
+        raise SigningError(
+            f"{command[0]} cannot be run: {error.strerror}. Install OpenSSH 8.9 or later (Debian, Ubuntu: `apt install"
+            " openssh-client`), or name another program as signing.program."
+        ) from None

@@ -1,0 +1,110 @@
+"""The statement about a seal, which is signed: one signature covers the log before it, and older versions by checksum.
+
+It is a pure function of the log, and written beside every seal, so that somebody else can sign it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from snapshot_assets.catalog.log.store import is_there, read_entry
+from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.layout import SIGNATURE, seal_path
+from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.storage.base import ObjectStore
+
+_CONTRADICTIONS = {
+    "location_id": "it was copied from another location",
+    "revision": "it is of another seal",
+    "transaction": "the log was replaced after that seal",
+}
+_CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "versions")
+"""Members that the log gives without the seal's transaction."""
+_TIMES = ("sealed_at", "verified_at", "compared_at")
+"""When what is signed was written: a member of statements, and of records."""
+
+
+def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any]:
+    """Return what the log gives about a sealed revision; `transaction` is null if that was pruned."""
+    seals = {each.revision: each for each in state.readable() if each.revision <= revision}
+    sealed, transaction = seals[revision], state.sha256 if state.revision == revision else None
+    with suppress(ObjectNotFoundError, DamageError):  # damage is reported as that of the log
+        if transaction is None and revision >= state.rebuilt_at:
+            transaction = read_entry(store, revision).sha256
+    return {
+        "version": sealed.version,
+        "location_id": state.location_id,
+        "snapshot_id": sealed.snapshot_id,
+        "revision": revision,
+        "transaction": transaction,
+        "checksum": sealed.seal.checksum,
+        "verified_revision": sealed.seal.verified_revision,
+        "exported_at": time_text(sealed.exported_at),
+        "sealed_at": time_text(sealed.committed_at),
+        "sealed_by": next(each.writer_id for each in state.events if each.revision == revision),
+        "versions": {str(number): each.seal.checksum for number, each in seals.items()},
+    }
+
+
+def compare_statement(store: ObjectStore, state: State, revision: int, found: dict[str, Any]) -> None:
+    """Compare a statement with the log. It may have versions that have expired since.
+
+    Raises:
+        SignatureError: It is of another location, of another log, or of another seal.
+    """
+    path, expected = seal_path(revision), _statement(store, state, revision)
+    if None in (found.get("transaction"), expected["transaction"]):  # pruned, or lost before a rebuild
+        expected = {name: expected[name] for name in _CONTENT}
+    versions = found.get("versions")
+    listed = versions if isinstance(versions, dict) else {}
+    pairs = {f"the checksum of revision {each}": (listed.get(each), own) for each, own in expected["versions"].items()}
+    pairs = {name: (found.get(name), own) for name, own in expected.items() if name != "versions"} | pairs
+    for name, (stated, own) in pairs.items():
+        if stated != own:
+            why = _CONTRADICTIONS.get(name, "the snapshot was altered or replaced after that seal")
+            raise SignatureError(f"{path} states {name} {stated}; the log has {own}: {why}.", object=path)
+
+
+def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None) -> bool:
+    """Write the statement about a sealed revision and, with a key, its signature; return whether it was unsigned."""
+    path, data = seal_path(revision), pretty_json(_statement(store, state, revision))
+    with suppress(ObjectExistsError):
+        store.create(path, data)
+    return signing is not None and signing.key is not None and sign_object(store, signing, path, data)
+
+
+def sign_object(store: ObjectStore, signing: Signing, path: str, expected: bytes | None = None) -> bool:
+    """Sign an object, unless it has a signature, and one that counts if that is known; return whether it was unsigned.
+
+    Others may have written it: with `expected`, nothing else is signed.
+    """
+    with suppress(SignatureError):
+        known = signing.allowed_signers is not None
+        if read_signed(store, path, signing) if known else is_there(store, path + SIGNATURE):
+            return False
+    data = store.get(path, limit=MAX_DOCUMENT_BYTES)
+    if expected not in (None, data):
+        store.put(path, data := expected or b"")
+    store.put(path + SIGNATURE, sign(signing, data))
+    return True
+
+
+def read_signed(store: ObjectStore, path: str, signing: Signing) -> tuple[dict[str, Any], str] | None:
+    """Return a signed document, and who signed it by a key that was valid at its time; None if it is not signed.
+
+    Raises:
+        SignatureError: The signature does not count.
+    """
+    try:
+        data, signature = (store.get(each, limit=MAX_DOCUMENT_BYTES) for each in (path, path + SIGNATURE))
+        document = parse_json(data, path)
+        at = next(parse_time(document[name]) for name in _TIMES if name in document)
+    except ObjectNotFoundError:
+        return None
+    except (DamageError, PlanError, StopIteration, TypeError) as error:
+        raise SignatureError(f"{path} is no statement or record, or was altered: {error}", object=path) from None
+    return document, check_signature(signing, path, data, signature, at)
