@@ -50,6 +50,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket
 
 _BLOCK = 4 << 20
+_PINS = ("tag/", "savepoint/")
 _NEAR = 1_000_000
 """Revisions that a log may still reach."""
 
@@ -65,8 +66,8 @@ class Recovery:
         hidden: What is written again because a delete marker hides it.
         overwritten: What is written again because it has other bytes.
         copied: What is written to another location.
-        evidence: Later receipts and pins, which contradict the log of that time, and are hidden.
-        forged: Later objects of the log above all revisions that it will ever have, which are hidden.
+        later: Later objects that are hidden: receipts and pins, which may contradict the log of that time, and objects
+            of the log above all revisions that it may reach.
         lost: The revisions after that time, whoever wrote them, ascending.
         tags: The tags of the present head that the state of that time lacks.
         missing: Paths of needed objects that have no version.
@@ -81,8 +82,7 @@ class Recovery:
     hidden: tuple[ObjectVersion, ...] = ()
     overwritten: tuple[ObjectVersion, ...] = ()
     copied: tuple[ObjectVersion, ...] = ()
-    evidence: tuple[str, ...] = ()
-    forged: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
     lost: tuple[int, ...] = ()
     tags: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None =
     view = VersionStore(store, bucket, chosen)
     missing = tuple(sorted(needed_objects(scan.state).keys() - chosen.keys()))
     plan = Recovery(to or store, view, before, scan.state.revision, missing=missing)
-    if to is not None:
+    if to is not None and to.uri != store.uri:
         return replace(plan, copied=_copied(to, chosen))
     again = [(names[path][0], each) for path, each in chosen.items() if names[path][0] != each]
     hidden = tuple(each for newest, each in again if newest.marker)
@@ -162,10 +162,12 @@ def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[Objec
 
 
 def _with_later(plan: Recovery, names: Names, scan: LogScan) -> Recovery:
-    """Return a plan with what becomes of objects that were written after the time."""
-    log = {path for path, entries in names.items() if log_revision(path) > plan.revision}
-    near = {revision for path in log if (revision := log_revision(path)) <= plan.revision + _NEAR}
-    restart = max(near, default=plan.revision) + 1 if log and not any(faults_of_log(scan)) else 0
+    """Return a plan with what becomes of objects that were written after the time; of a damaged log, nothing."""
+    if any(faults_of_log(scan)):
+        return plan
+    log = {revision for path in names if (revision := log_revision(path)) > plan.revision}
+    near = {revision for revision in log if revision <= plan.revision + _NEAR}
+    restart = max(near, default=plan.revision) + 1 if log else 0
     if restart and REPLICA in names and not names[REPLICA][0].marker:
         raise ReplicaError(
             f"{plan.target.uri} is a replica, whose log only its source continues. Recover it --to another location, or"
@@ -173,15 +175,10 @@ def _with_later(plan: Recovery, names: Names, scan: LogScan) -> Recovery:
             uri=plan.target.uri,
         )
     new = [path for path, entries in names.items() if entries[-1].modified > plan.before and not entries[0].marker]
-    present = {known.pin.name for known in scan_log(plan.target).state.pins.tags.values()}
-    return replace(
-        plan,
-        evidence=tuple(path for path in new if is_receipt(path) or path.startswith(("tag/", "savepoint/"))),
-        forged=tuple(path for path in log if not names[path][0].marker and log_revision(path) > restart > 0),
-        lost=tuple(sorted(near)),
-        tags=tuple(sorted(present - scan.state.tags.keys())),
-        restart=restart,
-    )
+    hidden = (path for path in new if is_receipt(path) or path.startswith(_PINS) or log_revision(path) > restart)
+    tags = scan_log(plan.target).state.tags.keys() - scan.state.tags.keys()
+    lost, later = tuple(sorted(near)), tuple(hidden)
+    return replace(plan, later=later, lost=lost, tags=tuple(sorted(tags)), restart=restart)
 
 
 def execute_recovery(
@@ -197,7 +194,7 @@ def execute_recovery(
     else may write meanwhile.
     """
     target = proved(plan.target, single_writer=single_writer, clock=clock)
-    for path in plan.evidence + plan.forged:
+    for path in plan.later:
         target.delete(path)
     for each in plan.written:
         _write(plan.view, target, each)

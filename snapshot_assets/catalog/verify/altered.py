@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count
+from itertools import count, groupby
+from operator import attrgetter
 from typing import IO, cast
 
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint
@@ -47,10 +47,7 @@ def versioned_bucket(store: ObjectStore) -> S3Bucket | None:
 
 def names_of(bucket: S3Bucket) -> Names:
     """Return all versions of a location."""
-    names = defaultdict[str, list[ObjectVersion]](list)
-    for each in bucket.versions():
-        names[each.path].append(each)
-    return names
+    return {path: [*entries] for path, entries in groupby(bucket.versions(), attrgetter("path"))}
 
 
 class VersionStore(StoreWrapper):
@@ -196,9 +193,10 @@ def altered_faults(scan: LogScan) -> Iterator[Fault]:
     """Yield the faults of altered names, or one warning if the store does not show versions; lists all of them."""
     store = scan.store
     try:
-        bucket = versioned_bucket(store)
-        found = alterations(store, bucket, names_of(bucket), scan) if bucket is not None else []
-        if bucket is not None and found:  # others may have deleted something since the log was read
+        if (bucket := versioned_bucket(store)) is None:
+            return
+        found = alterations(store, bucket, names_of(bucket), scan)
+        if found:  # others may have deleted something since the log was read
             found = alterations(store, bucket, names_of(bucket), scan_log(store))
     except StoreDeniedError as error:
         why = f"Whether names were hidden or replaced is unknown, as the store does not show their versions: {error}"

@@ -59,7 +59,7 @@ def _report(options: argparse.Namespace, uri: str, plan: Recovery, done: bool) -
     if options.json:
         kinds = {"hidden": plan.hidden, "overwritten": plan.overwritten, "copied": plan.copied}
         sums = {kind: {"objects": len(each), "bytes": sum(one.bytes for one in each)} for kind, each in kinds.items()}
-        names = ("revision", "evidence", "forged", "lost", "tags", "missing", "restart")
+        names = ("revision", "later", "lost", "tags", "missing", "restart")
         facts = {"uri": uri, "dry_run": options.dry_run, "recovered": done, "before": time_text(plan.before)}
         proof = {"damage": damage, "sealed": report is not None and report.sealed}
         show_json(facts | sums | {name: getattr(plan, name) for name in names} | proof)
@@ -69,8 +69,8 @@ def _report(options: argparse.Namespace, uri: str, plan: Recovery, done: bool) -
     for what, objects in (("hidden", plan.hidden), ("overwritten", plan.overwritten), ("copied", plan.copied)):
         if objects:
             show(f"  {what}: {_sizes(objects)}, {'written' if done else 'would be written'} again")
-    if later := plan.evidence + plan.forged:
-        show(f"  later: {counted(len(later), 'object')}, {'hidden' if done else 'would be hidden'}")
+    if plan.later:
+        show(f"  later: {counted(len(plan.later), 'object')}, {'hidden' if done else 'would be hidden'}")
     if plan.lost:
         show(f"  given up: {_lost(plan)}; the log goes on at revision {plan.restart}")
     for path in plan.missing:

@@ -79,7 +79,7 @@ def test_fifty_attacked_objects_are_named_and_all_bytes_come_back(
     plan = plan_recovery(store, before)
     assert {each.path for each in plan.written} == {*attacked}
     assert (plan.revision, plan.restart, plan.lost) == (head, head + 8, (head + 1, head + 2, head + 7))
-    assert plan.forged == (transaction_path(far),)
+    assert plan.later == (transaction_path(far),)
     done = execute_recovery(plan)
     now = contents(store)
     assert {path: now[path] for path in true} == true
@@ -115,7 +115,7 @@ def test_a_commit_of_the_attacker_is_given_up_and_the_log_goes_on_above_it(locka
     plan = plan_recovery(store, before)
     assert (plan.lost, plan.tags, plan.restart) == ((head + 1,), ("forged",), head + 2)
     assert [each.path.split("-")[1] for each in plan.hidden] == ["one"]
-    assert [path.split("-")[0] for path in plan.evidence] == ["data/2/chunk", "tag/tag"]
+    assert [path.split("-")[0] for path in plan.later] == ["data/2/chunk", "tag/tag"]
     done = execute_recovery(plan)
     assert done.report is not None
     assert [fault.kind for fault in done.report.faults] == [FaultKind.LOST]
