@@ -23,7 +23,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]
 PROTO = Path(__file__).parents[2] / "snapshot_assets/format/log.proto"
 PATH = re.compile(
     r"manifest\.json|SHA256SUMS|schema/[0-9a-f]{12}/(schemas|tables|views)\.json|transactions/([0-9]{20}\.(txn|ckpt)|probe-.+)"
-    r"|tag/tag-[A-Za-z_][A-Za-z0-9_.-]{0,99}-[0-9a-f]{8}|savepoint/savepoint-[1-9][0-9]*-[0-9a-f]{8}"
+    r"|seals/[0-9]{20}\.json(\.sig)?|tag/tag-[A-Za-z_][A-Za-z0-9_.-]{0,99}-[0-9a-f]{8}|savepoint/savepoint-[1-9][0-9]*-[0-9a-f]{8}"
     r"|data/(0|[1-9][0-9]*)/(chunk-[0-9a-f]{8}\.json|[A-Za-z0-9_.%~-]+-[0-9a-f]{8}-[0-9]{4,}\.parquet)"
 )
 DOCUMENTS = ("schemas", "tables", "views")
@@ -264,6 +264,7 @@ class Reader:
         self.faults: list[str] = []
         self.log: list[Any] = []
         self.hints: list[tuple[bytes, bytes]] = []
+        self.versions: dict[str, str] = {}
         try:
             self.read_log()
             self.objects(fold(self.log))
@@ -309,8 +310,30 @@ class Reader:
             consistency = "run" if all("run" in fence and fence == fences[0] for fence in fences) else "chunk"
             found = (state.seal.checksum, state.seal.consistency)
             self.same("seal", found, (verified.checksum(), consistency))
+            self.statement(state)
         if "seal" in kinds or (state.started and not state.once_sealed and not state.deleted):
             self.hints.append((pretty(state.manifest()), state.sums()))
+
+    def statement(self, state: State) -> None:
+        """A statement is a function of the log; builds from before wrote none."""
+        name, seal, sealed_at = f"{state.head.revision:020}", state.seal, instant(state.head.committed_at)
+        self.versions[str(state.head.revision)] = seal.checksum
+        expected = {
+            "version": 1,
+            "location_id": state.head.location_id.hex(),
+            "snapshot_id": state.begin.snapshot_id.hex(),
+            "revision": state.head.revision,
+            "transaction": (self.location / f"transactions/{name}.txn").read_bytes()[-32:].hex(),
+            "checksum": seal.checksum,
+            "verified_revision": seal.verified_revision,
+            "exported_at": instant(seal.exported_at) if seal.exported_at else sealed_at,
+            "sealed_at": sealed_at,
+            "sealed_by": state.head.writer_id,
+            "versions": self.versions,
+        }
+        path = self.location / f"seals/{name}.json"
+        if path.exists():
+            self.same(f"statement {name}", path.read_bytes(), pretty(expected))
 
     def objects(self, state: State) -> None:
         for path in self.location.rglob("*"):
