@@ -10,6 +10,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.operations.garbage import checked_grace
+from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.altered import alterations, names_of, remedy, versioned_bucket
 from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.errors import DamageError, ObjectRetainedError, PlanError
@@ -59,7 +60,7 @@ def _unneeded(catalog: Catalog, bucket: S3Bucket, before: datetime) -> Iterator[
             f"deleted: an older version may be the true one. {remedy(found)} `snapshots export verify` names all.",
             object=found[0].path,
         )
-    needed = needed_objects(scan.state)
+    needed = needed_objects(scan.state).keys() | needed_seals(scan.state, names)
     for path, entries in names.items():
         if in_layout(path) and path not in needed:
             yield from _old(path, entries, before)

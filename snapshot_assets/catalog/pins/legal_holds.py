@@ -13,7 +13,7 @@ from snapshot_assets.catalog.manifest import used_schema_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.errors import StorageError
-from snapshot_assets.format.layout import TRANSACTIONS, log_revision
+from snapshot_assets.format.layout import SEALS, TRANSACTIONS, log_revision, sealed_revision
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import in_parallel
 from snapshot_assets.storage.s3_bucket import S3Bucket, bucket_of, locked_bucket
@@ -40,7 +40,7 @@ def set_holds(store: ObjectStore, bucket: S3Bucket, state: State, tag: TagState)
         StorageError: The store refused or failed; says how far it came.
     """
     log = [each.path for each in store.list(TRANSACTIONS) if 0 < log_revision(each.path) <= tag.committed]
-    paths = sorted({*_needed(state, tag), *log})
+    paths = sorted({*_needed(store, state, tag), *log})
     _each(store, paths, lambda path: bucket.hold(path, on=True), f"{tag.pin} is held in the log, but only", "are")
 
 
@@ -51,7 +51,7 @@ def end_holds(store: ObjectStore, bucket: S3Bucket, state: State, tag: TagState)
         StorageError: The store refused or failed; says how far it came.
     """
     others = [each for each in state.tags.values() if each.hold is not None and each.pin.name != tag.pin.name]
-    own = _needed(state, tag).difference(*(_needed(state, each) for each in others))
+    own = _needed(store, state, tag).difference(*(_needed(store, state, each) for each in others))
     log = max((each.committed for each in others), default=0)
     held = [
         (each.path, each.version)
@@ -62,11 +62,17 @@ def end_holds(store: ObjectStore, bucket: S3Bucket, state: State, tag: TagState)
     _each(store, held, lambda each: bucket.hold(*each, on=False), what, "are no longer")
 
 
-def _needed(state: State, tag: TagState) -> set[str]:
+def _needed(store: ObjectStore, state: State, tag: TagState) -> set[str]:
     """Return the paths of what a tag needs beside the log."""
     at = state.at(tag.pin.revision)
     receipts = {ref.path for each in at.chunks.values() for ref in each.chunk.receipts}
-    return {tag.pin.object.path, *(live.file.path for live in at.live_files()), *used_schema_files(at), *receipts}
+    seals = {each.path for each in store.list(SEALS) if sealed_revision(each.path) == tag.pin.revision}
+    return seals | {
+        tag.pin.object.path,
+        *(live.file.path for live in at.live_files()),
+        *used_schema_files(at),
+        *receipts,
+    }
 
 
 def _each(store: ObjectStore, items: Collection[_T], work: Callable[[_T], None], what: str, verb: str) -> None:

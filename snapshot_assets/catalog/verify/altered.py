@@ -16,6 +16,7 @@ from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.receipts import stands_for
+from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.errors import ObjectNotFoundError, StoreDeniedError
@@ -177,6 +178,8 @@ def alterations(store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogSca
     # A record that is hidden may have been superseded.
     records = {path for path in changed if path.startswith((VERIFICATIONS, COMPARISONS)) and not names[path][0].marker}
     others = (needed.keys() | records) & changed.keys()
+    seals = (names[path] for path in needed_seals(scan.state, names) if names[path][0].marker)
+    found += [Alteration(entries[0].path, entries[0].modified, True) for entries in seals]
     return found + [each for path in sorted(others) for each in altered(path, needed.get(path))]
 
 

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import delete_tag
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, PlanError
-from snapshot_assets.format.layout import HINTS, is_probe
+from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, is_probe
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.attacks import contents, snapshot_at
@@ -50,7 +50,7 @@ def test_versions_that_nothing_needs_go_and_what_is_needed_stays(lockable: Locke
     assert plan_versions(writer.catalog).deleted == ()  # within the grace period
     done = collect(writer)
     assert done.retained == 0
-    assert {*HINTS[:2]} < {each.path for each in done.deleted}
+    assert {MANIFEST, CHECKSUMS} < {each.path for each in done.deleted}
     left = [each for each in lockable.versions() if not is_probe(each.path)]
     assert [each for each in left if each.marker or not each.newest] == []
     assert contents(writer.store) == true
