@@ -150,8 +150,10 @@ class S3Bucket:
         with self._errors("delete", path):
             self._client.delete_object(**self._object(path, version))
 
-    def retain(self, path: str, until: datetime) -> None:
-        """Lock the newest version of an object until a time, in the mode of the option `lock`; a longer lock stays.
+    def retain(self, path: str, until: datetime, version: str = "") -> None:
+        """Lock a version of an object, the newest by default, until a time, in the mode of the option `lock`.
+
+        A longer lock stays.
 
         Raises:
             StoreDeniedError: It is locked for longer, or the right to `s3:PutObjectRetention` is missing.
@@ -159,12 +161,12 @@ class S3Bucket:
         assert self.options.lock is not None
         retention = {"Mode": self.options.lock.mode.upper(), "RetainUntilDate": until}
         with self._errors("lock", path):
-            self._client.put_object_retention(**self._object(path), Retention=retention)
+            self._client.put_object_retention(**self._object(path, version), Retention=retention)
 
-    def retained_until(self, path: str) -> datetime | None:
-        """Return until when the newest version of an object is locked; None if it is not."""
+    def retained_until(self, path: str, version: str = "") -> datetime | None:
+        """Return until when a version of an object, the newest by default, is locked; None if it is not."""
         with self._errors("read the lock of", path):
-            found = self._client.head_object(**self._object(path), **self._customer_key)
+            found = self._client.head_object(**self._object(path, version), **self._customer_key)
         until: datetime | None = found.get("ObjectLockRetainUntilDate")
         return until.astimezone(UTC) if until is not None else None
 

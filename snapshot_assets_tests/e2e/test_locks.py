@@ -174,6 +174,15 @@ def test_an_end_in_the_past_is_a_finding(location: Location, monkeypatch: pytest
     assert not location_status(late.store, datetime.now(UTC) + 4 * DAY).unlocked
 
 
+def test_the_first_version_of_what_was_overwritten_is_locked_too(location: Location) -> None:
+    path, bucket = location.paths()[0], location.bucket.bucket()
+    [first] = [each for each in location.bucket.versions() if each.path == path]
+    for forged in (b"one", b"two"):
+        location.bucket.store().put(first.path, forged)
+    until = datetime.fromisoformat(location.on("catalog", "extend-locks", "--json").json["until"])
+    assert (bucket.retained_until(first.path), bucket.retained_until(first.path, first.version)) == (until, until)
+
+
 def test_a_damaged_pin_keeps_nothing_from_being_locked(location: Location) -> None:
     location.on("tag", "create", "kept")
     [tag] = [path for path in location.paths() if path.startswith("tag/")]

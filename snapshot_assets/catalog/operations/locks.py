@@ -183,19 +183,21 @@ def execute_extension(
 ) -> LockExtension:
     """Lock what was planned; a longer lock stays. If interrupted, a run within a day continues after what is recorded.
 
+    Of what was overwritten, the first version is locked, too: if somebody forged the newest, it is the one to recover.
     `progress` is called for each object.
 
     Raises:
-        StoreDeniedError: The right to `s3:PutObjectRetention` is missing.
+        StoreDeniedError: The right to `s3:PutObjectRetention` or `s3:ListBucketVersions` is missing.
     """
     store, run, until = catalog.store, plan.run, plan.run.until
     bucket = locked_bucket(store)
     # Elsewhere no lock can be longer. Some stores would shorten it.
     longest = max(run.began_at + _written_period(bucket), run.previous[1] if run.previous else until)
     asks = longest > until
+    first = {each.path: each.version for each in bucket.versions() if not (each.marker or each.newest)}
     for start in range(0, max(len(plan.paths), 1), _BATCH):
         batch = plan.paths[start : start + _BATCH]
-        for _ in in_parallel(store, lambda path: _lock(bucket, path, until, asks), batch):
+        for _ in in_parallel(store, lambda path: _lock(bucket, path, first.get(path), until, asks), batch):
             progress()
         ended = start + _BATCH >= len(plan.paths)
         run = replace(run, done_through=None, previous=None) if ended else replace(run, done_through=batch[-1])
@@ -203,13 +205,14 @@ def execute_extension(
     return replace(plan, run=run)
 
 
-def _lock(bucket: S3Bucket, path: str, until: datetime, asks: bool) -> None:
-    """Lock an object, unless it is locked for longer already, or was deleted meanwhile."""
-    with suppress(ObjectNotFoundError):
-        try:
-            if not asks or (bucket.retained_until(path) or until) <= until:
-                bucket.retain(path, until)
-        except StoreDeniedError:
-            found = bucket.retained_until(path)
-            if found is None or found < until:
-                raise
+def _lock(bucket: S3Bucket, path: str, first: str | None, until: datetime, asks: bool) -> None:
+    """Lock an object and its first version, unless they are locked for longer already, or were deleted meanwhile."""
+    for version in ("", first):
+        with suppress(ObjectNotFoundError):
+            try:
+                if version is not None and not (asks and (bucket.retained_until(path, version) or until) > until):
+                    bucket.retain(path, until, version)
+            except StoreDeniedError:
+                found = bucket.retained_until(path, version or "")
+                if found is None or found < until:
+                    raise

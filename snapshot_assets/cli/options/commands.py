@@ -340,13 +340,7 @@ COMMANDS = {
             "--chunk", "N,…", "compact only these chunks, whole (default: those that need it)", type=chunks, default=[]
         ),
         option("--target-size", "SIZE", "size of a merged file (default: 256MiB)"),
-        option(
-            "--dedupe",
-            None,
-            "keep only the newest of the rows with one primary key",
-            choices=("primary_key",),
-            default="",
-        ),
+        option("--dedupe", None, "keep only the newest row of each primary key", choices=("primary_key",), default=""),
         *_RECORDED,
         *_PLANS,
     ),
