@@ -45,6 +45,8 @@ def test_a_location_is_recovered_by_what_verify_prints(
     copied = snapshots(*command, "--to", f"file://{tmp_path}/clean/shop", "--yes", "--json")
     assert (copied.json["recovered"], copied.json["damage"], copied.json["sealed"]) == (True, [], True)
     assert (tmp_path / "clean/shop" / transaction_path(3)).is_file()
+    again = snapshots(*command, "--to", f"file://{tmp_path}/clean/shop", "--yes", "--json")
+    assert (again.status, again.json["copied"]["objects"]) == (0, 0)
     done = snapshots(*command, "--yes")
     assert done.status == 0
     assert done.out.splitlines()[-1] == f"OK: {uri} at revision 10, every byte read; the newest seal holds"
