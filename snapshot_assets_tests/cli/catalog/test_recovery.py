@@ -77,3 +77,16 @@ def test_old_versions_are_collected_after_a_confirmation(
     assert snapshots(*call).status == 1
     done = snapshots(*call, "--yes")
     assert (done.status, done.out.split()[1:3]) == (0, ["versions,", done.out.split()[2]])
+
+
+def test_a_location_that_is_hidden_is_altered_and_a_deleted_one_is_not(
+    snapshots: Snapshots, lockable: LockedBucket, attacked: Writer
+) -> None:
+    for info in attacked.store.list():
+        attacked.store.delete(info.path)
+    where = ("--snapshot", lockable.uri)
+    found = snapshots("export", "verify", *where)
+    assert (found.status, "altered: transactions/" in found.out) == (3, True)
+    assert snapshots("catalog", "recover", *where, "--before", now(), "--yes").status == 0
+    assert snapshots("export", "delete", *where, "--with-tags", "--yes").status == 0
+    assert snapshots("export", "verify", *where).status == 5
