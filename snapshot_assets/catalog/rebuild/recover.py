@@ -38,6 +38,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (
     HINTS,
     REPLICA,
+    VERIFICATIONS,
     attempt_of,
     in_layout,
     is_probe,
@@ -154,9 +155,10 @@ def _chosen(
 
 def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[ObjectVersion, ...]:
     """Return what another location lacks; an interrupted recovery may have written the rest."""
-    there = {info.path: info.size for info in to.list() if info.path not in HINTS and not is_probe(info.path)}
+    there = {info.path: info.size for info in to.list()}
     for path, size in there.items():
-        if path not in chosen or size != chosen[path].bytes:
+        own = path in HINTS or is_probe(path) or path.startswith(VERIFICATIONS)  # of an earlier call
+        if not own and (path not in chosen or size != chosen[path].bytes):
             raise LocationNotEmptyError(f"{to.uri} is not empty: it has {path}. Recover to an empty one.", uri=to.uri)
     return tuple(each for path, each in chosen.items() if path not in there)
 

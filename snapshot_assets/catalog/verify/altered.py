@@ -174,6 +174,8 @@ def alterations(store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogSca
         log = {path: entries[0] for path, entries in names.items() if log_revision(path) and not entries[0].marker}
         log |= {path: true_version(store, bucket, changed[path]) for path in changed if counts(path)}
         state = scan_log(cast(ObjectStore, VersionStore(store, bucket, log))).state
+        if state.deleted and not scan.state.revision:
+            return []  # by a command
         needed |= needed_objects(state) if state.has_snapshot else {}
     # A record that is hidden may have been superseded.
     records = {path for path in changed if path.startswith((VERIFICATIONS, COMPARISONS)) and not names[path][0].marker}

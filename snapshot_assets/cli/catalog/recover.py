@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.rebuild.recover import Recovery, execute_recovery, plan_recovery
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import place_of
@@ -32,6 +34,8 @@ def run(options: argparse.Namespace) -> int:
         with object_progress("recovering", options.progress, len(plan.written), size) as watch:
             single_writer = options.single_writer or place.single_writer
             done.append(execute_recovery(plan, single_writer=single_writer, progress=watch.finish))
+        if done[0].report is not None:
+            record_verification(plan.target, done[0].report, datetime.now(UTC))
         return done[0]
 
     lost = f" {_lost(plan)} will be given up." if plan.lost else ""

@@ -166,7 +166,8 @@ def _report_versions(options: argparse.Namespace, uri: str, plan: VersionsPlan, 
     verb = "deleted" if done else "would be deleted"
     show(f"{counted(len(plan.deleted), 'version')}, {human_bytes(size)}, {verb}")
     if plan.retained:
-        show(f"{counted(plan.retained, 'version')}, locked or under legal hold: the store keeps them; call again later")
+        kept = "locked, under legal hold, or without the right to delete versions"
+        show(f"{counted(plan.retained, 'version')}, kept by the store: {kept}; call again later")
 
 
 def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> None:

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.store import has_log
 from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.catalog.operations.delete import delete_snapshot
@@ -19,6 +20,7 @@ from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.pins import refuse_held
 from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.altered import altered_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, Rotation
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.retained import some_of
@@ -82,7 +84,9 @@ def verify(options: argparse.Namespace) -> int:
     now = datetime.now(UTC)
     rotation = None if options.sample is None else Rotation.of_share(parse_share(options.sample), now)
     place = place_of(options)
-    store = open_log(options, place.store())
+    store = place.store()
+    if has_log(store) or not any(fault.is_damage for fault in altered_faults(scan_log(store))):  # else it is hidden
+        open_log(options, store)
     at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
     depth: Depth = "sample" if rotation else options.depth
     with object_progress("verifying", options.progress) as watch:

@@ -45,6 +45,8 @@ def test_a_location_is_recovered_by_what_verify_prints(
     copied = snapshots(*command, "--to", f"file://{tmp_path}/clean/shop", "--yes", "--json")
     assert (copied.json["recovered"], copied.json["damage"], copied.json["sealed"]) == (True, [], True)
     assert (tmp_path / "clean/shop" / transaction_path(3)).is_file()
+    again = snapshots(*command, "--to", f"file://{tmp_path}/clean/shop", "--yes", "--json")
+    assert (again.status, again.json["copied"]["objects"]) == (0, 0)
     done = snapshots(*command, "--yes")
     assert done.status == 0
     assert done.out.splitlines()[-1] == f"OK: {uri} at revision 10, every byte read; the newest seal holds"
@@ -75,3 +77,16 @@ def test_old_versions_are_collected_after_a_confirmation(
     assert snapshots(*call).status == 1
     done = snapshots(*call, "--yes")
     assert (done.status, done.out.split()[1:3]) == (0, ["versions,", done.out.split()[2]])
+
+
+def test_a_location_that_is_hidden_is_altered_and_a_deleted_one_is_not(
+    snapshots: Snapshots, lockable: LockedBucket, attacked: Writer
+) -> None:
+    for info in attacked.store.list():
+        attacked.store.delete(info.path)
+    where = ("--snapshot", lockable.uri)
+    found = snapshots("export", "verify", *where)
+    assert (found.status, "altered: transactions/" in found.out) == (3, True)
+    assert snapshots("catalog", "recover", *where, "--before", now(), "--yes").status == 0
+    assert snapshots("export", "delete", *where, "--with-tags", "--yes").status == 0
+    assert snapshots("export", "verify", *where).status == 5
