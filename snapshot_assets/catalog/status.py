@@ -208,13 +208,11 @@ def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Statu
 
 
 def _signature(store: ObjectStore, state: State, now: datetime, signing: Signing | None) -> tuple[Moment | None, str]:
-    if signing is None or signing.allowed_signers is None:
-        return None, ""
     try:
         found = check_signed(store, state, signing)
     except SignatureError as error:
         return None, str(error)
-    return Moment(found.revision, found.at, _age(found.at, now), found.by), ""
+    return found and Moment(found.revision, found.at, _age(found.at, now), found.by), ""
 
 
 def _age(at: datetime, now: datetime) -> int:

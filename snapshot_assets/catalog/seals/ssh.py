@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from snapshot_assets.errors import PlanError, SignatureError, SigningError
+from snapshot_assets.scratch_folders import process_folder
 
 NAMESPACE = "seal@snapshot-assets"
 _KEYGEN = "ssh-keygen"
@@ -58,14 +59,14 @@ def sign(signing: Signing, data: bytes) -> bytes:
 @contextmanager
 def _key_file(key: str) -> Iterator[str]:
     """Yield the path of a file with a key; a text is written to a private one, which is removed."""
-    text = _agent_key() if key == "agent" else key
+    text = _agent_key() if key == "agent" else key.strip()
     if not _KEY.match(text):
         yield _existing(text, "key", "a private or public key")
         return
-    with TemporaryDirectory(prefix="snapshot-assets-key-") as folder:  # only its owner can enter it
+    with TemporaryDirectory(dir=process_folder()) as folder:  # only its owner can enter it
         path = Path(folder, "key")
         path.touch(mode=0o600)
-        path.write_text(text.strip() + "\n")
+        path.write_text(text + "\n")
         yield str(path)
 
 
@@ -103,7 +104,7 @@ def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, 
     revoked = signing.revoked_keys or ""
     krl = ("-r", _existing(revoked, "revoked_keys", "revoked keys, by `ssh-keygen -k`")) if revoked else ()
     time = f"-Overify-time={at.astimezone():%Y%m%d%H%M%S}"  # as ssh-keygen reads it: in this machine's zone
-    with TemporaryDirectory(prefix="snapshot-assets-signature-") as folder:
+    with TemporaryDirectory(dir=process_folder()) as folder:
         file = Path(folder, "signature")
         file.write_bytes(signature)
 

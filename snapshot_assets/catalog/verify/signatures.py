@@ -34,12 +34,16 @@ class Signed(NamedTuple):
     by: str
 
 
-def check_signed(store: ObjectStore, head: State, signing: Signing, version: int | None = None) -> Signed:
+def check_signed(store: ObjectStore, head: State, signing: Signing | None, version: int | None = None) -> Signed | None:
     """Return the signed seal that covers a version, or the newest one, after a comparison with the log.
+
+    Without a list of signers, nothing need be signed: returns None.
 
     Raises:
         SignatureError: No signature that counts covers it, or what is signed is not what the log has.
     """
+    if signing is None or signing.allowed_signers is None:
+        return None
     newest = max((each.revision for each in head.readable()), default=0)
     revision = version or newest
     found = read_signed(store, seal_path(revision), signing)
@@ -56,7 +60,7 @@ def check_signed(store: ObjectStore, head: State, signing: Signing, version: int
             message = f"Revision {each} has checksum {checksum}; {path} is signed, and states {stated}."
             raise SignatureError(message, object=path)
     signed = [sealed_revision(each.path) or 0 for each in store.list(SEALS) if each.path.endswith(SIGNATURE)]
-    if (last := max(signed)) > head.revision and not is_there(store, transaction_path(last)):
+    if (last := max(signed, default=0)) > head.revision and not is_there(store, transaction_path(last)):
         raise SignatureError(
             f"Revision {last} was sealed and signed; the log ends at revision {head.revision}. Its end is lost, or an"
             " older log was put in its place.",
@@ -68,14 +72,12 @@ def check_signed(store: ObjectStore, head: State, signing: Signing, version: int
 def signature_faults(
     report: Report, store: ObjectStore, head: State, signing: Signing | None, version: int | None, paths: Iterable[str]
 ) -> Iterator[Fault]:
-    """Yield the faults of signatures: of a version's seal, or the newest, and of the records among paths.
-
-    A record need not be signed; nothing need be if no keys are listed.
-    """
-    if signing is None or signing.allowed_signers is None:
+    """Yield the faults of signatures: of a version's seal, or the newest, and of the records among paths."""
+    if signing is None:
         return
     try:
-        signed = check_signed(store, head, signing, version)
+        if (signed := check_signed(store, head, signing, version)) is None:
+            return
         report.signed = f"revision {signed.revision}, by {signed.by}"
     except SignatureError as error:
         yield Fault(FaultKind.SIGNATURE, error.attributes["object"], str(error))
