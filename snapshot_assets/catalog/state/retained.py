@@ -136,8 +136,8 @@ def named_by(action: act.Action) -> list[str]:
 def needed_seals(state: State, paths: Iterable[str]) -> set[str]:
     """Return the statements about readable revisions and their signatures; later ones were written since."""
     retained = {*state.retained()}
-    revisions = ((path, sealed_revision(path) or 0) for path in paths)
-    return {path for path, revision in revisions if revision in retained or revision > state.revision}
+    revisions = {path: revision for path in paths if (revision := sealed_revision(path))}
+    return {path for path, revision in revisions.items() if revision in retained or revision > state.revision}
 
 
 def between(revisions: Sequence[int], first: int, end: int) -> Sequence[int]:
