@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import newest_state
-from snapshot_assets.catalog.operations.garbage import Garbage, GarbageScan, PinnedPaths, scan_state
+from snapshot_assets.catalog.operations.garbage import GarbageScan, PinnedPaths, scan_state
 from snapshot_assets.catalog.operations.locks import Locks, known_locks
 from snapshot_assets.catalog.replica import marker_or_fault
 from snapshot_assets.catalog.seals.ssh import Signing
@@ -173,8 +173,9 @@ def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Statu
     before = now - timedelta(microseconds=state.header.grace)
     # Without the marker, nothing shows which versions the replica has.
     scan = str(fault) if fault else _scan(store, state, infos, before)
-    collectable, waiting = (None, None) if isinstance(scan, str) else map(_garbage_size, scan.by_age(before))
-    locks = known_locks(store, state, infos if isinstance(scan, str) else scan.needed)
+    known, needed, damage = (None, infos, scan) if isinstance(scan, str) else (scan.by_age(before), scan.needed, "")
+    collectable, waiting = (_size([one.bytes for one in each]) for each in known) if known else (None, None)
+    locks = known_locks(store, state, needed)
     damaged = known_damage(verifications) | _misfits(state, objects)
     signed, unsigned = _signature(store, state, now, signing)
     return Status(
@@ -197,7 +198,7 @@ def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Statu
         signed=signed,
         unsigned=unsigned,
         damaged=tuple(sorted(damaged)),
-        damage=scan if isinstance(scan, str) else "",
+        damage=damage,
         collectable=collectable,
         waiting=waiting,
         transactions=_size([info.size for info in infos if revision_of(info.path)]),
@@ -245,10 +246,6 @@ def _scan(store: ObjectStore, state: State, infos: Sequence[ObjectInfo], before:
         return scan_state(store, state, infos, before, pinned.paths)
     except DamageError as error:
         return str(error)
-
-
-def _garbage_size(garbage: Sequence[Garbage]) -> Size:
-    return _size([each.bytes for each in garbage])
 
 
 def _size(sizes: Sequence[int]) -> Size:

@@ -9,6 +9,7 @@ from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.catalog.state.retained import ReleasedObject
 from snapshot_assets.cli.output import show, show_table
 from snapshot_assets.format.units import counted, human_bytes
+from snapshot_assets.storage.s3_bucket import ObjectVersion
 
 RETAINED = "stay: the store keeps them until their retention ends; the next call tries again"
 """What is said of objects that the store does not delete yet."""
@@ -33,9 +34,9 @@ def show_reasons(objects: Iterable[Reasoned]) -> None:
         show(f"{reason}: {counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}")
 
 
-def sizes(objects: Sequence[Reasoned]) -> str:
+def sizes(objects: Sequence[Reasoned | ObjectVersion], noun: str = "object") -> str:
     """Return how many objects there are and their size, as text."""
-    return f"{counted(len(objects), 'object')}, {human_bytes(sum(each.bytes for each in objects))}"
+    return f"{counted(len(objects), noun)}, {human_bytes(sum(each.bytes for each in objects))}"
 
 
 def released_json(objects: Sequence[ReleasedObject]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ dropped connections. They differ only in text, which this module alone reads.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -70,7 +69,7 @@ class CloudStore(RemoteStore[Client]):
         """Take a location of `s3`, `gs` or `azblob`, and options that are already resolved. Connects to nothing."""
         super().__init__(location, options.endpoint, options.patience)
         self._options = options
-        self._versions: tuple[int, S3Bucket] | None = None
+        self._s3 = S3Bucket(location, options) if location.scheme == "s3" else None
 
     @retried
     def get(self, path: str, *, limit: int | None = None) -> bytes:
@@ -124,20 +123,13 @@ class CloudStore(RemoteStore[Client]):
 
     def bucket(self) -> S3Bucket | None:
         """Return what S3 keeps beside the objects of the location; None elsewhere."""
-        if self._location.scheme != "s3":
-            return None
-        pid = os.getpid()
-        if self._versions is None or self._versions[0] != pid:  # a client is not shared with forked processes
-            self._versions = pid, S3Bucket(self._location, self._options)
-        return self._versions[1]
+        return self._s3
 
     def _lock(self, path: str) -> None:
         """Lock an object that was written, as the option `lock` says, unless the bucket does so by itself."""
-        if self._options.lock is None or is_probe(path):
-            return
-        bucket = self.bucket()
-        if bucket is not None and not bucket.protection.mode:
-            bucket.retain(path, datetime.now(UTC) + self._options.lock.period)
+        lock, bucket = self._options.lock, self._s3
+        if lock is not None and bucket is not None and not is_probe(path) and not bucket.protection.mode:
+            bucket.retain(path, datetime.now(UTC) + lock.period)
 
     @contextmanager
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:

@@ -6,7 +6,7 @@ immutability policies, the package sees refused deletions alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from snapshot_assets.errors import (
     StoreDeniedError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.base import ObjectStore, check_path, folder_of
+from snapshot_assets.storage.base import ObjectStore, check_path
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
 
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from botocore.exceptions import BotoCoreError, ClientError
 
 _REQUESTS = 16
-_NONE = {"ObjectLockConfigurationNotFoundError", "NotImplemented", "MethodNotAllowed"}
-_GONE = {"NoSuchKey", "NoSuchVersion", "404"}
-"""Codes of answers that there is no such thing, from S3 or from a store that is like it."""
+_GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "MethodNotAllowed"})
+"""Codes of answers that there is no such object, or that it is a delete marker."""
+_NONE = _GONE | {"ObjectLockConfigurationNotFoundError", "NotImplemented"}
+"""Codes of answers that a bucket is not configured so, or cannot be."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,9 @@ class S3Bucket:
         """
         client, bucket = self._client, {"Bucket": self._location.bucket}
         found: dict[str, Any] = {}
-        with suppress(ObjectNotFoundError), self._errors("read the versioning of"):
+        with suppress(ObjectNotFoundError), self._errors("read the versioning of", absent=_NONE):
             found = client.get_bucket_versioning(**bucket)
-        with suppress(ObjectNotFoundError), self._errors("read the Object Lock configuration of"):
+        with suppress(ObjectNotFoundError), self._errors("read the Object Lock configuration of", absent=_NONE):
             found = found | client.get_object_lock_configuration(**bucket)
         lock = found.get("ObjectLockConfiguration", {})
         default = lock.get("Rule", {}).get("DefaultRetention", {})
@@ -105,13 +106,11 @@ class S3Bucket:
         locks, versions = lock.get("ObjectLockEnabled") == "Enabled", found.get("Status") == "Enabled"
         return Protection(versions, locks, default.get("Mode", "").lower(), days)
 
-    def versions(self, prefix: str = "") -> Iterator[ObjectVersion]:
-        """Yield all versions and delete markers below a prefix of whole segments, by path, the newest first."""
+    def versions(self) -> Iterator[ObjectVersion]:
+        """Yield all versions and delete markers of the location, by path, the newest first."""
         folder = f"{self._location.prefix}/" if self._location.prefix else ""
-        below = f"{folder}{folder_of(prefix)}/" if prefix else folder
-        pages = iter(
-            self._client.get_paginator("list_object_versions").paginate(Bucket=self._location.bucket, Prefix=below)
-        )
+        lister = self._client.get_paginator("list_object_versions")
+        pages = iter(lister.paginate(Bucket=self._location.bucket, Prefix=folder))
         while True:
             with self._errors("list the versions of"):
                 page = next(pages, None)
@@ -213,7 +212,7 @@ class S3Bucket:
         )
 
     @contextmanager
-    def _errors(self, operation: str, path: str = "") -> Iterator[None]:
+    def _errors(self, operation: str, path: str = "", absent: Set[str] = _GONE) -> Iterator[None]:
         """Raise botocore's errors as storage errors; `operation` is the verb for the message."""
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -221,17 +220,16 @@ class S3Bucket:
             yield
         except (BotoCoreError, ClientError) as error:
             uri = self._location.uri + (f"/{quote(path)}" if path else "")
-            raise _storage_error(operation, uri, error) from None
+            raise _storage_error(operation, uri, error, absent) from None
 
 
-def _storage_error(operation: str, uri: str, error: BotoCoreError | ClientError) -> StorageError:
+def _storage_error(operation: str, uri: str, error: BotoCoreError | ClientError, absent: Set[str]) -> StorageError:
     answer = getattr(error, "response", {})
     code = str(answer.get("Error", {}).get("Code", ""))
     status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    message = str(answer.get("Error", {}).get("Message", "")) or str(error)
-    failed = f"Cannot {operation} {uri}: the store answered {code} ({message.rstrip('.')})" if code else ""
-    failed = failed or f"Cannot {operation} {uri}: {message.rstrip('.')}"
-    if code in _GONE or code in _NONE:
+    message = (str(answer.get("Error", {}).get("Message", "")) or str(error)).rstrip(".")
+    failed = f"Cannot {operation} {uri}: " + (f"the store answered {code} ({message})" if code else message)
+    if code in absent:
         return ObjectNotFoundError(f"{failed}.", uri=uri)
     if operation == "delete" and status == 403:  # S3 gives locks no code of their own
         return ObjectRetainedError(

@@ -183,6 +183,22 @@ def test_the_first_version_of_what_was_overwritten_is_locked_too(location: Locat
     assert (bucket.retained_until(first.path), bucket.retained_until(first.path, first.version)) == (until, until)
 
 
+def test_what_an_attacker_hid_is_locked_too(location: Location) -> None:
+    [first, *_] = [each for each in location.bucket.versions() if each.path.endswith(".parquet")]
+    location.bucket.store().delete(first.path)
+    until = datetime.fromisoformat(location.on("catalog", "extend-locks", "--json").json["until"])
+    assert location.bucket.bucket().retained_until(first.path, first.version) == until
+
+
+def test_a_store_without_such_requests_is_not_taken_for_one_without_objects(location: Location) -> None:
+    with proxy_of(location.bucket.options) as proxy:
+        proxy.strike(Fault("PUT .*retention", 501, "NotImplemented", times=1000))
+        location.configure(proxy.options)
+        assert "NotImplemented" in location.on("catalog", "extend-locks", status=4).err
+    location.configure()
+    assert location.on("status", "--json").json["locks"]["extended_at"] is None
+
+
 def test_a_damaged_pin_keeps_nothing_from_being_locked(location: Location) -> None:
     location.on("tag", "create", "kept")
     [tag] = [path for path in location.paths() if path.startswith("tag/")]

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.garbage import PinnedPaths, checked_grace, scan_head
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, StoreDeniedError
 from snapshot_assets.format import documents
 from snapshot_assets.format.documents import parse_json, pretty_json
@@ -183,7 +184,7 @@ def execute_extension(
 ) -> LockExtension:
     """Lock what was planned; a longer lock stays. If interrupted, a run within a day continues after what is recorded.
 
-    Of what was overwritten, the first version is locked, too: if somebody forged the newest, it is the one to recover.
+    Of what was overwritten or hidden, the first version is locked, too: if somebody attacks, it is the one to recover.
     `progress` is called for each object.
 
     Raises:
@@ -195,9 +196,15 @@ def execute_extension(
     longest = max(run.began_at + _written_period(bucket), run.previous[1] if run.previous else until)
     asks = longest > until
     first = {each.path: each.version for each in bucket.versions() if not (each.marker or each.newest)}
+
+    def lock(path: str) -> None:
+        _lock(bucket, path, first.get(path), until, asks)
+
+    hidden = needed_objects(catalog.state).keys() & first.keys() - {*plan.paths}
+    list(in_parallel(store, lock, sorted(hidden)))
     for start in range(0, max(len(plan.paths), 1), _BATCH):
         batch = plan.paths[start : start + _BATCH]
-        for _ in in_parallel(store, lambda path: _lock(bucket, path, first.get(path), until, asks), batch):
+        for _ in in_parallel(store, lock, batch):
             progress()
         ended = start + _BATCH >= len(plan.paths)
         run = replace(run, done_through=None, previous=None) if ended else replace(run, done_through=batch[-1])

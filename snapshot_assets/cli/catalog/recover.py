@@ -14,11 +14,11 @@ from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.cli.location import place_of
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.progress import object_progress
-from snapshot_assets.format.units import counted, human_bytes, noun, parse_given_time, time_text
+from snapshot_assets.cli.unreferenced import sizes
+from snapshot_assets.format.units import counted, noun, parse_given_time, time_text
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
-from snapshot_assets.storage.s3_bucket import ObjectVersion
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,17 +39,13 @@ def run(options: argparse.Namespace) -> int:
         return done[0]
 
     lost = f" {_lost(plan)} will be given up." if plan.lost else ""
-    question = f"{_sizes(plan.written)} will be written.{lost} Nobody else may write meanwhile, nor have the right to."
+    question = f"{sizes(plan.written)} will be written.{lost} Nobody else may write meanwhile, nor have the right to."
     catalog = Catalog(plan.target, State())
     status = execute_confirmed(
         options, catalog, plan, execute, _report, question=question, refusal="Nothing was changed."
     )
     damaged = any(each.report is not None and each.report.damaged for each in done)
     return ExitStatus.DAMAGED if damaged else status
-
-
-def _sizes(objects: list[ObjectVersion] | tuple[ObjectVersion, ...]) -> str:
-    return f"{counted(len(objects), 'object')}, {human_bytes(sum(each.bytes for each in objects))}"
 
 
 def _lost(plan: Recovery) -> str:
@@ -72,7 +68,7 @@ def _report(options: argparse.Namespace, uri: str, plan: Recovery, done: bool) -
     show(f"{uri} {verb} as it was at {time_text(plan.before)}, at revision {plan.revision}")
     for what, objects in (("hidden", plan.hidden), ("overwritten", plan.overwritten), ("copied", plan.copied)):
         if objects:
-            show(f"  {what}: {_sizes(objects)}, {'written' if done else 'would be written'} again")
+            show(f"  {what}: {sizes(objects)}, {'written' if done else 'would be written'} again")
     if plan.later:
         show(f"  later: {counted(len(plan.later), 'object')}, {'hidden' if done else 'would be hidden'}")
     if plan.lost:

@@ -147,8 +147,7 @@ def gc(options: argparse.Namespace) -> int:
 
 def _collect_versions(options: argparse.Namespace, catalog: Catalog) -> int:
     plan = plan_versions(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
-    what = f"{counted(len(plan.deleted), 'version')}, {human_bytes(sum(each.bytes for each in plan.deleted))}"
-    question = f"{what}, that nothing needs will be deleted for ever." if plan.deleted else ""
+    question = f"{sizes(plan.deleted, 'version')} that nothing needs will be deleted for ever." if plan.deleted else ""
 
     def execute(catalog: Catalog, plan: VersionsPlan) -> VersionsPlan:
         with object_progress("deleting", options.progress, len(plan.deleted)) as watch:
@@ -158,13 +157,12 @@ def _collect_versions(options: argparse.Namespace, catalog: Catalog) -> int:
 
 
 def _report_versions(options: argparse.Namespace, uri: str, plan: VersionsPlan, done: bool) -> None:
-    size = sum(each.bytes for each in plan.deleted)
     if options.json:
         facts = {"uri": uri, "dry_run": options.dry_run, "deleted": done, "grace": duration_text(plan.grace)}
+        size = sum(each.bytes for each in plan.deleted)
         show_json(facts | {"versions": len(plan.deleted), "bytes": size, "retained": plan.retained})
         return
-    verb = "deleted" if done else "would be deleted"
-    show(f"{counted(len(plan.deleted), 'version')}, {human_bytes(size)}, {verb}")
+    show(f"{sizes(plan.deleted, 'version')}, {'deleted' if done else 'would be deleted'}")
     if plan.retained:
         kept = "locked, under legal hold, or without the right to delete versions"
         show(f"{counted(plan.retained, 'version')}, kept by the store: {kept}; call again later")
