@@ -127,13 +127,10 @@ def _objects(status: Status) -> Iterator[_Gauge]:
 
 
 def _locks(status: Status) -> Iterator[_Gauge]:
-    """Yield when the first lock ends and when locks were extended, for a store with the option `lock`."""
-    if (locks := status.locks) is not None:
-        end = "When the first lock of a needed object ends."
-        yield _gauge("earliest_lock_end_timestamp_seconds", end, locks.earliest_end.timestamp())
-        if locks.extended_at is not None:
-            began = "When the last extension of locks began."
-            yield _gauge("locks_extended_timestamp_seconds", began, locks.extended_at.timestamp())
+    """Yield when the first lock ends, for a store with the option `lock`."""
+    if status.locks is not None:
+        text = "When the first lock of a needed object ends."
+        yield _gauge("earliest_lock_end_timestamp_seconds", text, status.locks.earliest_end.timestamp())
 
 
 def _text(uri: str, families: list[_Gauge]) -> str:

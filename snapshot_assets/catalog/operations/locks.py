@@ -74,11 +74,11 @@ def read_lock_run(store: ObjectStore, state: State) -> LockRun | None:
     """Return the recorded run; None without a usable record, or if a rebuild has brought back objects since."""
     try:
         found = parse_json(store.get(LOCKS, limit=_MAX_BYTES), LOCKS)
-        began, until, *previous = map(parse_time, (found["began_at"], found["until"], *(found["previous"] or ())))
+        began, until = parse_time(found["began_at"]), parse_time(found["until"])
         through = None if found["done_through"] is None else str(found["done_through"])
-        run = LockRun(str(found["location_id"]), int(found["revision"]), began, until, int(found["objects"]), through)
-        if previous:
-            run = replace(run, previous=(previous[0], previous[1]))
+        previous = found["previous"] and (parse_time(found["previous"][0]), parse_time(found["previous"][1]))
+        counts = int(found["revision"]), began, until, int(found["objects"])
+        run = LockRun(str(found["location_id"]), *counts, through, previous)
     except (ObjectNotFoundError, DamageError, LookupError, TypeError, ValueError):  # a hint
         return None
     return run if run.location_id == state.location_id and run.revision >= state.rebuilt_at else None

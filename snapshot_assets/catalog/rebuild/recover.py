@@ -141,9 +141,8 @@ def _chosen(
     once = {path: found for path, found in versions.items() if found and is_written_once(path)}
     true = {path: true_version(store, bucket, found) for path, found in once.items()}
     chosen = {path: each for path, each in true.items() if not known[path][0].marker}
-    first = pruned_below(chosen)
-    chosen |= {path: each for path, each in true.items() if log_revision(path) == 1}
-    chosen |= {path: each for path, each in true.items() if log_revision(path) >= max(first, 1)}
+    first = max(pruned_below(chosen), 1)
+    chosen |= {path: each for path, each in true.items() if (at := log_revision(path)) == 1 or at >= first}
     kept = {path: found[0] for path, found in known.items() if found and path not in HINTS and path not in true}
     chosen |= {path: each for path, each in kept.items() if not each.marker}
     scan = scan_log(cast(ObjectStore, VersionStore(store, bucket, chosen)))

@@ -164,6 +164,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "catalog rollback": (f"catalog rollback tag:january {_AT}",),
     "catalog tombstone": (f"catalog tombstone {_AT} --table public.users --where \"email = 'a@example.com'\"",),
     "catalog compact": (f"catalog compact {_AT} --dry-run", f"catalog compact {_AT} --table public.orders"),
+    "catalog extend-locks": (f"catalog extend-locks {_AT} --dry-run",),
     "catalog rebuild": (f"catalog rebuild {_AT} --dry-run",),
     "catalog recover": (
         f"catalog recover {_AT} --before 2025-01-31T00:00:00Z --dry-run",
@@ -186,6 +187,7 @@ _LONG = (
     "replicate",
     "savepoint create",
     "catalog compact",
+    "catalog extend-locks",
     "catalog gc",
     "catalog recover",
 )
