@@ -21,7 +21,13 @@ _PROJECT = _SETTINGS["project"]
 _DISTRIBUTIONS = {"google": "protobuf", "yaml": "pyyaml"}  # where import and distribution differ by more than a hyphen
 _OF_PYSPARK = {"pandas"}  # imported by PySpark, which does not declare it
 _OF_USERS = {"dagster-aws"}  # imported by users, for the argument `s3`; it takes 50 MB that others do not need
-_EXTRAS = {"postgres": "databases/postgresql/", "oss": "storage/oss.py", "demo": "demo.py", "testing": "testing/"}
+_EXTRAS = {
+    "attestation": "catalog/seals/attestation.py",
+    "postgres": "databases/postgresql/",
+    "oss": "storage/oss.py",
+    "demo": "demo.py",
+    "testing": "testing/",
+}
 """Modules that may import the dependencies of an extra."""
 
 _LAZY = """

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.read_configuration import load_configuration
@@ -138,3 +144,43 @@ def test_a_plan_has_its_own_section_or_the_default(tmp_path: Path) -> None:
     assert "signing" not in plan.changed(signing=one).model_dump(mode="json")
     assert " key=" not in repr(one)
     assert "(key=" not in repr(one)
+
+
+@pytest.mark.parametrize("kind", [("-t", "ed25519"), ("-t", "ecdsa"), ("-t", "rsa"), ("-t", "rsa", "-m", "PEM")])
+def test_an_attestation_names_the_files_and_is_signed_by_the_bare_key(
+    snapshots: Snapshots, exported: Path, tmp_path: Path, kind: tuple[str, ...]
+) -> None:
+    key, written = make_key(tmp_path / "keys", "bob", *kind), tmp_path / "attestation.intoto.jsonl"
+    done = snapshots("sign", "--snapshot", exported.as_uri(), "--key", str(key), "--attestation", str(written))
+    assert done.status == 0, done.err
+    [line] = written.read_text().splitlines()
+    envelope = json.loads(line)
+    payload, [signature] = base64.b64decode(envelope["payload"]), envelope["signatures"]
+    encoded = f"DSSEv1 {len(envelope['payloadType'])} {envelope['payloadType']} {len(payload)} ".encode() + payload
+    public = serialization.load_ssh_public_key(key.with_suffix(".pub").read_bytes())
+    how: dict[type, tuple[object, ...]] = {
+        ec.EllipticCurvePublicKey: (ec.ECDSA(hashes.SHA256()),),
+        rsa.RSAPublicKey: (padding.PKCS1v15(), hashes.SHA256()),
+        ed25519.Ed25519PublicKey: (),
+    }
+    [arguments] = [given for known, given in how.items() if isinstance(public, known)]
+    public.verify(base64.b64decode(signature["sig"]), encoded, *arguments)  # type: ignore[union-attr, call-arg]
+    shown = subprocess.run(["ssh-keygen", "-lf", key.with_suffix(".pub")], capture_output=True, text=True, check=True)
+    assert signature["keyid"] in shown.stdout
+    statement = json.loads(payload)
+    for subject in statement["subject"]:
+        found = hashlib.sha256((exported / subject["name"]).read_bytes()).hexdigest()
+        assert subject["digest"] == {"sha256": found}
+    assert len(statement["subject"]) == len([*exported.glob("data/*/*.parquet")])
+    [seal] = (exported / "seals").glob("*.json")
+    assert statement["predicate"] == json.loads(seal.read_text())
+
+
+def test_an_attestation_needs_a_private_key(snapshots: Snapshots, exported: Path, key: Path, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-f", key], check=True)
+    assert snapshots("sign", "--snapshot", exported.as_uri(), "--key", str(make_key(tmp_path, "bob"))).status == 0
+    given = ("--key", str(key), "--attestation", str(tmp_path / "a"))
+    refused = snapshots("sign", "--snapshot", exported.as_uri(), *given)
+    assert refused.status != 0
+    assert "needs a private key without passphrase" in refused.err
+    assert not (tmp_path / "a").exists()

@@ -21,7 +21,13 @@ LOCAL = (
 )
 """Pages that need no server: `test_pages.py` follows the tutorial from nothing, the others in its folder."""
 
-SERVED = ("README.md", "docs/how-to/follow-changes.md", "docs/how-to/nightly.md", "docs/how-to/prove-equal.md")
+SERVED = (
+    "README.md",
+    "docs/how-to/follow-changes.md",
+    "docs/how-to/locked-bucket.md",
+    "docs/how-to/nightly.md",
+    "docs/how-to/prove-equal.md",
+)
 """Pages that `test_pages.py` follows with PostgreSQL, and where they need it S3."""
 
 ELSEWHERE = {

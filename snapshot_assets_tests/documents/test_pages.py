@@ -90,6 +90,13 @@ def test_proving_that_a_backup_equals_its_database(
     Reader(tmp_path, _with_psql(postgresql_server), replaced).follow("docs/how-to/prove-equal.md", folder, compare)
 
 
+def test_a_bucket_that_nobody_can_empty(s3_server: S3Server, shop: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    shutil.copytree(shop, folder)
+    variables = variables_of_page("docs/how-to/locked-bucket.md", folder) | variables_of(s3_server.options)
+    Reader(tmp_path, variables).follow("docs/how-to/locked-bucket.md", folder, compare)
+
+
 def _minutes(time: datetime) -> str:
     return time_text(time).removesuffix(":00Z")
 

@@ -49,7 +49,7 @@ def sign(signing: Signing, data: bytes) -> bytes:
         PlanError: The key does not exist, or is ambiguous.
         SigningError: It does not sign.
     """
-    with _key_file(signing.key or "") as key:
+    with key_file(signing.key or "") as key:
         done = _run(signing.program, "-Y", "sign", "-n", NAMESPACE, "-f", key, data=data)
     if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         raise SigningError(f"The key of `signing` does not sign: {_reason(done)}")
@@ -57,7 +57,7 @@ def sign(signing: Signing, data: bytes) -> bytes:
 
 
 @contextmanager
-def _key_file(key: str) -> Iterator[str]:
+def key_file(key: str) -> Iterator[str]:
     """Yield the path of a file with a key; a text is written to a private one, which is removed."""
     text = _agent_key() if key == "agent" else key.strip()
     if not _KEY.match(text):

@@ -7,7 +7,9 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import attrgetter
+from pathlib import Path
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
@@ -16,6 +18,7 @@ from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.operations.sign import sign_location
 from snapshot_assets.catalog.rules.begin import refuse_pinned
+from snapshot_assets.catalog.seals.attestation import attestation
 from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.pins import refuse_held
@@ -119,6 +122,8 @@ def sign(options: argparse.Namespace) -> int:
         raise PlanError("no key is given; give --key KEY, or write signing.key in the configuration.")
     store = open_log(options, place.store())
     signed = sign_location(store, signing, all_seals=options.all, records=options.records)
+    if options.attestation:
+        Path(options.attestation).write_bytes(attestation(store, Catalog.open(store).require_snapshot(), signing))
     if options.json:
         show_json({"uri": store.uri, "signed": signed})
     else:

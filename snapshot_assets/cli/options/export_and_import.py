@@ -207,6 +207,8 @@ def sign(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--all", action="store_true", help="sign all readable sealed revisions")
     records = "sign the records of verifications and comparisons, too"
     parser.add_argument("--records", action="store_true", help=records)
+    statement = "write an in-toto statement about the newest seal, signed in a DSSE envelope, to this file"
+    parser.add_argument("--attestation", metavar="FILE", help=statement)
 
 
 def import_(parser: argparse._ActionsContainer) -> None:
