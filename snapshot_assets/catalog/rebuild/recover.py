@@ -21,6 +21,7 @@ from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.rebuild.base import fold
 from snapshot_assets.catalog.rebuild.pins import KeptPins
 from snapshot_assets.catalog.rebuild.rebuild import first_transaction, time_after, write_log
+from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.altered import (
     Names,
     VersionStore,
@@ -45,6 +46,7 @@ from snapshot_assets.format.layout import (
     is_receipt,
     is_written_once,
     log_revision,
+    sealed_revision,
 )
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
@@ -149,6 +151,10 @@ def _chosen(
     if scan.state.has_snapshot:
         needed = needed_objects(scan.state).items()
         chosen |= {path: true_version(store, bucket, once[path], ref) for path, ref in needed if path in once}
+        there = [
+            path for path, found in versions.items() if found and (sealed_revision(path) or 0) <= scan.state.revision
+        ]
+        chosen |= {path: versions[path][0] for path in needed_seals(scan.state, there)}  # hidden ones, too
     return chosen, scan
 
 
