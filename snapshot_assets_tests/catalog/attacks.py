@@ -6,8 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.verify.altered import alterations, names_of, versioned_bucket
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import is_written_once
@@ -20,6 +22,13 @@ Attack = Callable[[ObjectStore, str], object]
 
 def altered(store: ObjectStore) -> set[str]:
     return {fault.object for fault in verify(store).faults if fault.kind is FaultKind.ALTERED}
+
+
+def first_alteration(store: ObjectStore) -> datetime:
+    """Return the time that a verification prints in its remedy."""
+    bucket = versioned_bucket(store)
+    assert bucket is not None
+    return min(each.since for each in alterations(store, bucket, names_of(bucket), scan_log(store)))
 
 
 def contents(store: ObjectStore) -> dict[str, bytes]:

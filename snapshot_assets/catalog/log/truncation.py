@@ -114,7 +114,8 @@ def refuse_lost_log(store: ObjectStore) -> None:
     if there and not is_there(store, transaction_path(1)):
         raise newer_manifest(store) or LostLogError(
             f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots "
-            "catalog rebuild`, or bring `transactions/` back from a copy.",
+            "catalog rebuild`, or bring `transactions/` back from a copy, or from older versions, if the bucket keeps "
+            "them, with `snapshots catalog recover`.",
             uri=store.uri,
         )
 

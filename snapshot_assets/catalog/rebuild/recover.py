@@ -138,7 +138,7 @@ def _chosen(
     What was deleted by then is left out, unless the log needs it: then it was hidden. Of the log itself, only the
     beginning is ever deleted, up to a checkpoint, and never revision 1.
     """
-    known = {path: [each for each in entries if each.modified <= before] for path, entries in names.items()}
+    known = {path: [each for each in entries if each.modified < before] for path, entries in names.items()}
     versions = {path: [each for each in entries if not each.marker] for path, entries in known.items()}
     once = {path: found for path, found in versions.items() if found and is_written_once(path)}
     true = {path: true_version(store, bucket, found) for path, found in once.items()}
@@ -181,9 +181,12 @@ def _with_later(plan: Recovery, names: Names, scan: LogScan) -> Recovery:
             " replicate again to an empty one.",
             uri=plan.target.uri,
         )
-    new = [path for path, entries in names.items() if entries[-1].modified > plan.before and not entries[0].marker]
+    new = [path for path, entries in names.items() if entries[-1].modified >= plan.before and not entries[0].marker]
     hidden = (path for path in new if is_receipt(path) or path.startswith(_PINS) or log_revision(path) > restart)
-    tags = scan_log(plan.target).state.tags.keys() - scan.state.tags.keys()
+    written = ((path, [each for each in names[path] if not each.marker]) for path in names if log_revision(path))
+    all_log = {path: versions[-1] for path, versions in written if versions}
+    whole = scan_log(cast(ObjectStore, VersionStore(plan.target, plan.view.bucket, all_log)))
+    tags = whole.state.tags.keys() - scan.state.tags.keys()
     lost, later = tuple(sorted(near)), tuple(hidden)
     return replace(plan, later=later, lost=lost, tags=tuple(sorted(tags)), restart=restart)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count, groupby
+from itertools import count, groupby, takewhile
 from operator import attrgetter
 from typing import IO, cast
 
@@ -56,7 +56,7 @@ class VersionStore(StoreWrapper):
 
     def __init__(self, store: ObjectStore, bucket: S3Bucket, chosen: Mapping[str, ObjectVersion]) -> None:
         super().__init__(store)
-        self._bucket, self._chosen = bucket, chosen
+        self.bucket, self._chosen = bucket, chosen
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes; see `ObjectStore.get`."""
@@ -72,7 +72,7 @@ class VersionStore(StoreWrapper):
     def open_reader(self, path: str) -> Iterator[IO[bytes]]:
         """Open an object, to be read once from its start."""
         self.head(path)
-        with self._bucket.open_version(path, self._chosen[path].version) as reader:
+        with self.bucket.open_version(path, self._chosen[path].version) as reader:
             yield reader
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
@@ -154,8 +154,9 @@ def alterations(store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogSca
         newest, true = names[path][0], true_version(store, bucket, changed[path], ref)
         same = newest == true or same_bytes(bucket, newest, true)
         if not same and (newest.marker or ref is None or not _fits(store, bucket, newest, ref)):
-            since = min(each.modified for each in names[path] if each != true)
-            yield Alteration(path, since, newest.marker)
+            # An earlier alteration that was undone is none: a recovery wrote the true bytes again.
+            since = takewhile(lambda each: not same_bytes(bucket, each, true), names[path])
+            yield Alteration(path, [each.modified for each in since][-1], newest.marker)
 
     first = pruned_below(path for path, entries in names.items() if not entries[0].marker)
     rebuilt, used = scan.state.rebuilt_at, {*map(log_revision, names)}
@@ -207,12 +208,13 @@ def altered_faults(scan: LogScan) -> Iterator[Fault]:
         why = f"Whether names were hidden or replaced is unknown, as the store does not show their versions: {error}"
         yield Fault(FaultKind.UNCHECKED, "transactions/", why)
         return
-    for each in found:
+    for number, each in enumerate(sorted(found, key=attrgetter("path"))):
         what = "is hidden by a delete marker" if each.hidden else "has other bytes than its oldest version"
-        yield Fault(FaultKind.ALTERED, each.path, f"{each.path} {what} since {time_text(each.since)}. {remedy(found)}")
+        message = f"{each.path} {what} since {time_text(each.since)}."
+        yield Fault(FaultKind.ALTERED, each.path, message if number else f"{message} {remedy(found)}")
 
 
 def remedy(found: list[Alteration]) -> str:
     """Return how altered names are brought back."""
     before = time_text(min(each.since for each in found))
-    return f"`snapshots catalog recover --before {before}` brings back what was there."
+    return f"`snapshots catalog recover --before {before}` brings all back that was there before that second."

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from snapshot_assets.catalog.catalog import writer_name
+from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.catalog.verify.record_kind import RecordKind
 from snapshot_assets.format.layout import VERIFICATIONS, new_attempt, verification_of, verification_path
@@ -48,7 +49,8 @@ def record_verification(store: ObjectStore, report: Report, now: datetime) -> No
     if report.scope == "older" or not report.location_id:
         return
     path = verification_path(now, report.depth, report.scope, new_attempt())
-    damaged = tuple(sorted({fault.object for fault in report.faults if fault.is_damage}))
+    damage = {fault.object for fault in report.faults if fault.is_damage and fault.kind is not FaultKind.SIGNATURE}
+    damaged = tuple(sorted(damage))
     counts = (report.files, report.hashed, report.bytes)
     record = Verification(report.revision, report.scope, report.depth, now, writer_name(), *counts, damaged)
     with _RECORDS.warning(store):

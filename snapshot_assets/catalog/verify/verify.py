@@ -148,6 +148,8 @@ class _Check:
     def location_faults(self) -> list[Fault]:
         """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
         faults = list(_unnamed_objects(self.scan, self.objects))
+        if any(fault.kind is FaultKind.ALTERED for fault in self.report.faults):  # the true log may name them
+            faults = [fault for fault in faults if fault.kind is FaultKind.FOREIGN]
         left = [info.size for info in self.scan.store.temporaries() if is_temporary(info.path)]
         self.report.temporary_files, self.report.temporary_bytes = len(left), sum(left)
         # Transactions after a fault may have expired older revisions.

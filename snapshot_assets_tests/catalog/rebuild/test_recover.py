@@ -27,7 +27,9 @@ from snapshot_assets_tests.catalog.attacks import (
     ATTACKS,
     altered,
     contents,
+    first_alteration,
     hide,
+    overwrite,
     overwrite_and_hide,
     second_later,
     snapshot_at,
@@ -199,3 +201,27 @@ def test_what_cannot_be_recovered_is_refused(lockable: LockedBucket, tmp_path: P
         plan_recovery(store, now - timedelta(days=1))
     with pytest.raises(LocationNotEmptyError, match="Recover to an empty one"):
         plan_recovery(store, second_later(), local)
+
+
+def test_the_time_of_a_second_attack_is_its_own(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    catalog = snapshot_at(store).catalog
+    second_later()
+    for info in list(store.list()):
+        overwrite(store, info.path) if info.path.startswith("data/") else hide(store, info.path)
+    found = plan_recovery(store, first_alteration(store))
+    assert execute_recovery(found).report is not None
+    catalog.refresh()
+    second_later()
+    create_tag(catalog, "gold", catalog.state.seals[-1].revision)
+    true = contents(store)
+    second_later()
+    for info in list(store.list()):
+        hide(store, info.path)
+    plan = plan_recovery(store, first_alteration(store))
+    assert (plan.lost, plan.tags) == ((), ())
+    assert plan_recovery(store, found.before).tags == ("gold",)  # which going back too far would give up
+    done = execute_recovery(plan).report
+    assert done is not None
+    assert [fault for fault in done.faults if fault.is_damage] == []
+    assert contents(store) == true

@@ -21,6 +21,7 @@ def attacked(lockable: LockedBucket, monkeypatch: pytest.MonkeyPatch) -> Writer:
     for name, value in variables_of(lockable.options).items():
         monkeypatch.setenv(name, value)
     writer = snapshot_at(lockable.store())
+    second_later()
     writer.store.delete(transaction_path(3))
     return writer
 
@@ -36,7 +37,7 @@ def test_a_location_is_recovered_by_what_verify_prints(
     found = snapshots("export", "verify", "--snapshot", uri, "--depth", "quick")
     assert found.status == 3
     line = next(line for line in found.out.splitlines() if "altered" in line)
-    assert f"--snapshot {uri}` brings back what was there." in line
+    assert f"--snapshot {uri}` brings all back" in line
     command = [*line.partition("`snapshots ")[2].partition("`")[0].split()]
     dry = snapshots(*command, "--dry-run")
     assert (dry.status, dry.out.splitlines()[1].split(",")[0]) == (0, "  hidden: 1 object")
