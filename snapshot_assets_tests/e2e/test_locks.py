@@ -184,6 +184,8 @@ def test_the_first_version_of_what_was_overwritten_is_locked_too(location: Locat
 
 
 def test_what_an_attacker_hid_is_locked_too(location: Location) -> None:
+    if location.bucket.is_moto:
+        pytest.skip("moto locks no version below a marker")
     [first, *_] = [each for each in location.bucket.versions() if each.path.endswith(".parquet")]
     location.bucket.store().delete(first.path)
     until = datetime.fromisoformat(location.on("catalog", "extend-locks", "--json").json["until"])
