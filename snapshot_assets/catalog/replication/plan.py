@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
@@ -14,6 +14,7 @@ from snapshot_assets.catalog.replica import Replica, marker_or_fault, promotion_
 from snapshot_assets.catalog.replication.log_plan import LogPlan, plan_log, refuse_losses
 from snapshot_assets.catalog.replication.objects import check_existing
 from snapshot_assets.catalog.state.fold import LogEntry, State
+from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.records import damage_on_record
 from snapshot_assets.catalog.verify.retained import needed_objects
@@ -141,7 +142,8 @@ def _plan(
         view = cast(ObjectStore, MendedStore(target, source, mended))
         refuse_losses(source, view, state, known, chosen, accepted=accept_loss)
         copied_before = needed_objects(with_versions(known, chosen))
-    needed = needed_objects(with_versions(state, revisions))
+    kept = with_versions(state, revisions)
+    needed = needed_objects(kept)
     objects.missing(needed)  # a listing may pass over objects: makes it include them
     copied, leftovers = [], []
     for path, ref in sorted(needed.items()):
@@ -159,7 +161,7 @@ def _plan(
         revisions=revisions,
         copied=tuple(copied),
         log=plan_log(source, view, state, needed, prune=delete, damaged=damaged),
-        deleted=tuple(unneeded(source, objects, needed)) if delete else (),
+        deleted=tuple(unneeded(source, objects, needed.keys() | needed_seals(kept, objects))) if delete else (),
         leftovers=tuple(leftovers),
         state=state,
         mended=mended,
@@ -273,7 +275,7 @@ def _first_object(target: ObjectStore) -> str | None:
     return next((path for path in paths if in_layout(path) and not is_probe(path) and path != REPLICA), None)
 
 
-def unneeded(source: ObjectStore, objects: Listed, needed: dict[str, ObjectRef]) -> list[ObjectInfo]:
+def unneeded(source: ObjectStore, objects: Listed, needed: Set[str]) -> list[ObjectInfo]:
     """Return the objects of the replica that its head does not need and that the source does not have."""
     rest = [path for path in objects if path.startswith((*COLLECTED, SEALS)) and in_layout(path) and path not in needed]
     gone = Listed(source).missing(rest) if rest else set()

@@ -153,8 +153,9 @@ class _Run:
         self._copy_signatures()
         self._write_hints()
         if delete:  # what neither the replica's head needs nor the source has; both are read again
-            needed = needed_objects(read_state(self.target))
-            for info in unneeded(self.source, Listed(self.target), needed):
+            state, objects = read_state(self.target), Listed(self.target)
+            needed = needed_objects(state).keys() | needed_seals(state, objects)
+            for info in unneeded(self.source, objects, needed):
                 if delete_unless_retained(self.target, info.path):
                     self.done.deleted += 1
                     self.done.deleted_bytes += info.size

@@ -24,7 +24,7 @@ from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError, VersionNotFoundError
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
-from snapshot_assets.format.layout import REPLICA, TRANSACTIONS, transaction_path
+from snapshot_assets.format.layout import REPLICA, TRANSACTIONS, seal_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
@@ -98,6 +98,16 @@ def test_what_the_source_collected_is_not_needed_by_the_replica(writer: Writer, 
     gone = kept.keys() - contents(replica).keys()
     assert gone
     assert not gone & contents(writer.store).keys()
+
+
+def test_a_statement_that_the_source_lost_stays_in_the_replica(writer: Writer, replica: ObjectStore) -> None:
+    writer.fill()
+    path = seal_path(seal(writer.catalog).seal.revision)
+    replicate(writer.store, replica)
+    stated = replica.get(path)
+    writer.store.delete(path)
+    replicate(writer.store, replica, delete=True)
+    assert replica.get(path) == stated
 
 
 @pytest.mark.parametrize("replicated_before", [False, True])
