@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _COMMANDS = (
-    *(f"catalog {name}" for name in ("checkpoint", "promote", "rebuild", "recover", "repair")),
+    *(f"catalog {name}" for name in ("checkpoint", "extend-locks", "promote", "rebuild", "recover", "repair")),
     *(f"export {name}" for name in ("create", "delete", "verify")),
     "compare",
     "copy",
+    "sign",
     *(f"tag {name}" for name in ("release", "replace")),
 )
 """Commands that remedies name without a location, and that act on the location of the call."""

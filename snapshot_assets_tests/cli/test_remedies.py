@@ -32,6 +32,8 @@ def parsed(*call: str) -> argparse.Namespace:
             "import --from s3://b/x --target t",
             "`snapshots export verify --snapshot s3://b/x`",
         ),
+        ("`snapshots sign`", "status --plan shop", "`snapshots sign --plan shop`"),
+        ("`snapshots catalog extend-locks`", "status --plan shop", "`snapshots catalog extend-locks --plan shop`"),
         ("`snapshots export create --to s3://b/x`", "status --plan shop", None),
         ("`snapshots tag delete x --snapshot s3://b/x`", "status --plan shop", None),
         ("`snapshots replicate`", "status --plan shop", None),
