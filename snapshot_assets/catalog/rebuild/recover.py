@@ -106,7 +106,7 @@ def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None =
         PlanError: The bucket keeps no versions, or the time lies in the future.
         NoSnapshotError: There was no snapshot at that time.
         LocationNotEmptyError: `to` has other objects.
-        ReplicaError: The location is a replica, and its log would begin anew.
+        ReplicaError: The location is a replica, whose log only its source continues.
     """
     bucket = versioned_bucket(store)
     if bucket is None:
