@@ -101,7 +101,7 @@ def _locked(locks: Locks) -> str:
     """Return until when objects are locked, and what to do if that is less than half of what it may be."""
     left, extended = locks.earliest_end - datetime.now(UTC), "never extended"
     if locks.extended_at is not None:
-        extended = f"{'' if locks.complete else 'partly '}extended at {time_text(locks.extended_at)}"
+        extended = f"extended at {time_text(locks.extended_at)}"
     verb = "ended" if left <= timedelta(0) else "ends"
     advice = "" if left > locks.period / 2 else "; run `snapshots catalog extend-locks`"
     return f"{extended}; the earliest lock {verb} at {time_text(locks.earliest_end)}, of {locks.object}{advice}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.locks import LockExtension, execute_extension, plan_extension
@@ -19,17 +18,16 @@ def extend(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
 
     def execute(catalog: Catalog, plan: LockExtension) -> LockExtension:
-        with object_progress("locking", options.progress, len(plan.paths), 0) as watch:
+        with object_progress("locking", options.progress, len(plan.versions), 0) as watch:
             return execute_extension(catalog, plan, lambda: watch.finish(0))
 
     return execute_confirmed(options, catalog, plan_extension(catalog), execute, _report)
 
 
 def _report(options: argparse.Namespace, uri: str, plan: LockExtension, done: bool) -> None:
+    run = plan.run
     if options.json:
-        show_json({"uri": uri, "dry_run": options.dry_run, "locked": len(plan.paths)} | plain(asdict(plan.run)))
+        show_json({"uri": uri, "dry_run": options.dry_run, "extended": plan.extended} | plain(run._asdict()))
         return
-    verb, run = "are" if done else "would be", plan.run
-    show(f"{uri}: {counted(run.objects, 'object')} {verb} locked until {time_text(run.until)}")
-    if before := run.objects - len(plan.paths):
-        show(f"an interrupted run had locked {before:,} of them")
+    verb, extended = ("are", f"; {plan.extended:,} were not") if done else ("would be", "")
+    show(f"{uri}: {counted(run.objects, 'version')} of objects {verb} locked until {time_text(run.until)}{extended}")
