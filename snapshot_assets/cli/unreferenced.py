@@ -34,9 +34,9 @@ def show_reasons(objects: Iterable[Reasoned]) -> None:
         show(f"{reason}: {counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}")
 
 
-def sizes(objects: Sequence[Reasoned | ObjectVersion], noun: str = "object") -> str:
+def sizes(objects: Sequence[Reasoned | ObjectVersion]) -> str:
     """Return how many objects there are and their size, as text."""
-    return f"{counted(len(objects), noun)}, {human_bytes(sum(each.bytes for each in objects))}"
+    return f"{counted(len(objects), 'object')}, {human_bytes(sum(each.bytes for each in objects))}"
 
 
 def released_json(objects: Sequence[ReleasedObject]) -> dict[str, Any]:

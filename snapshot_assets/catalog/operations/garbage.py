@@ -64,16 +64,18 @@ class Garbage:
     Attributes:
         reason: `replaced` (no retained revision has it), `expired` (a revision that expired had it, and the log still
             records this), `orphan` (no transaction names it, or none that counts), `probe`, `superseded` (the record of
-            a verification or comparison that a later one covers, or of an unfinished comparison), or `temporary` (a
-            file of the local driver whose writer did not finish).
+            a verification or comparison that a later one covers, or of an unfinished comparison), `temporary` (a file
+            of the local driver whose writer did not finish), or `old version` (see `old_versions`).
         since: When it was written or became unreferenced, whichever is later. On the store's clock, or by the log's
             times where these are later.
+        version: The version that is meant, in a bucket that keeps several; "" for the object.
     """
 
     path: str
     bytes: int
     reason: str
     since: datetime
+    version: str = ""
 
 
 @dataclass
@@ -261,7 +263,7 @@ class GarbagePlan:
     waiting: tuple[Garbage, ...]
     foreign: tuple[str, ...]
     grace: timedelta
-    pinned: PinnedPaths = field(repr=False, compare=False)
+    pinned: PinnedPaths = field(default_factory=PinnedPaths, repr=False, compare=False)
     retained: tuple[Garbage, ...] = ()
 
 

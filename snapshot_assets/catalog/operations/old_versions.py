@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import refuse_faults
-from snapshot_assets.catalog.operations.garbage import checked_grace
+from snapshot_assets.catalog.operations.garbage import Garbage, GarbagePlan, checked_grace
 from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.altered import alterations, names_of, remedy, versioned_bucket
 from snapshot_assets.catalog.verify.retained import needed_objects
@@ -19,21 +19,7 @@ from snapshot_assets.storage.create import probe
 from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket
 
 
-@dataclass(frozen=True)
-class VersionsPlan:
-    """What a collection of versions deletes for ever.
-
-    Attributes:
-        deleted: Versions and delete markers, by path; of one name the markers last.
-        retained: Versions of them that the store keeps, under a lock or legal hold; the next call tries again.
-    """
-
-    grace: timedelta
-    deleted: tuple[ObjectVersion, ...]
-    retained: int = 0
-
-
-def plan_versions(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> VersionsPlan:
+def plan_versions(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> GarbagePlan:
     """Return which versions nothing needs, and have been so for the grace period; changes nothing.
 
     These are all versions of what was deleted, and the older versions of hints, markers and probes. See
@@ -48,7 +34,12 @@ def plan_versions(catalog: Catalog, *, grace: timedelta | None = None, unsafe: b
         raise PlanError(f"{catalog.store.uri} is not in a bucket of S3 that keeps versions; leave out --versions.")
     catalog.refresh()
     grace = checked_grace(catalog.require_snapshot(), grace, unsafe)
-    return VersionsPlan(grace, tuple(_unneeded(catalog, bucket, catalog.now() - grace)))
+    old = _unneeded(catalog, bucket, catalog.now() - grace)
+    return GarbagePlan(tuple(_garbage(each) for each in old), (), (), grace)
+
+
+def _garbage(each: ObjectVersion) -> Garbage:
+    return Garbage(each.path, each.bytes, "old version", each.modified, each.version)
 
 
 def _unneeded(catalog: Catalog, bucket: S3Bucket, before: datetime) -> Iterator[ObjectVersion]:
@@ -76,8 +67,8 @@ def _old(path: str, entries: list[ObjectVersion], before: datetime) -> Iterator[
 
 
 def execute_versions(
-    catalog: Catalog, plan: VersionsPlan, progress: Callable[[ObjectVersion], None] = lambda _: None
-) -> VersionsPlan:
+    catalog: Catalog, plan: GarbagePlan, progress: Callable[[Garbage], None] = lambda _: None
+) -> GarbagePlan:
     """Delete the versions of a plan that still are not needed, and return what was deleted.
 
     A marker goes after all versions that it hides. If the store keeps one of them, it stays.
@@ -88,13 +79,15 @@ def execute_versions(
     bucket = versioned_bucket(catalog.store)
     assert bucket is not None
     before = probe(catalog.store, single_writer=True).store_time - plan.grace
-    planned, deleted, retained = {*plan.deleted}, list[ObjectVersion](), dict[str, int]()
-    for each in [each for each in _unneeded(catalog, bucket, before) if each in planned]:
+    planned, deleted, retained = {*plan.deleted}, list[Garbage](), list[Garbage]()
+    for each in [each for each in _unneeded(catalog, bucket, before) if _garbage(each) in planned]:
+        if each.marker and retained and retained[-1].path == each.path:
+            continue
         try:
-            if not (each.marker and each.path in retained):
-                bucket.delete_version(each.path, each.version)
-                deleted.append(each)
-                progress(each)
+            bucket.delete_version(each.path, each.version)
         except ObjectRetainedError:
-            retained[each.path] = retained.get(each.path, 0) + 1
-    return replace(plan, deleted=tuple(deleted), retained=sum(retained.values()))
+            retained.append(_garbage(each))
+        else:
+            deleted.append(_garbage(each))
+            progress(_garbage(each))
+    return replace(plan, deleted=tuple(deleted), retained=tuple(retained))

@@ -9,7 +9,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.operations.garbage import Garbage, GarbagePlan, execute_collection, plan_collection
-from snapshot_assets.catalog.operations.old_versions import VersionsPlan, execute_versions, plan_versions
+from snapshot_assets.catalog.operations.old_versions import execute_versions, plan_versions
 from snapshot_assets.catalog.pins.automatic import TagRule
 from snapshot_assets.catalog.rules import RULES, Retention
 from snapshot_assets.catalog.rules.retention import Calendar
@@ -132,40 +132,18 @@ def _report_expiry(options: argparse.Namespace, uri: str, plan: ExpiryPlan, done
 def gc(options: argparse.Namespace) -> int:
     """Collect garbage, or the versions that nothing needs, after a confirmation."""
     catalog = open_catalog(options, writing=not options.dry_run)
+    plan_deletion, delete = plan_collection, execute_collection
     if options.versions:
-        return _collect_versions(options, catalog)
-    plan = plan_collection(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
+        plan_deletion, delete = plan_versions, execute_versions
+    plan = plan_deletion(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
     question = f"{sizes(plan.deleted)} that nothing needs will be deleted for ever." if plan.deleted else ""
 
     def execute(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
         size = sum(each.bytes for each in plan.deleted)
         with object_progress("deleting", options.progress, len(plan.deleted), size) as watch:
-            return execute_collection(catalog, plan, lambda each: watch.finish(each.bytes))
+            return delete(catalog, plan, lambda each: watch.finish(each.bytes))
 
     return execute_confirmed(options, catalog, plan, execute, _report_collection, question=question)
-
-
-def _collect_versions(options: argparse.Namespace, catalog: Catalog) -> int:
-    plan = plan_versions(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
-    question = f"{sizes(plan.deleted, 'version')} that nothing needs will be deleted for ever." if plan.deleted else ""
-
-    def execute(catalog: Catalog, plan: VersionsPlan) -> VersionsPlan:
-        with object_progress("deleting", options.progress, len(plan.deleted)) as watch:
-            return execute_versions(catalog, plan, lambda each: watch.finish(each.bytes))
-
-    return execute_confirmed(options, catalog, plan, execute, _report_versions, question=question)
-
-
-def _report_versions(options: argparse.Namespace, uri: str, plan: VersionsPlan, done: bool) -> None:
-    if options.json:
-        facts = {"uri": uri, "dry_run": options.dry_run, "deleted": done, "grace": duration_text(plan.grace)}
-        size = sum(each.bytes for each in plan.deleted)
-        show_json(facts | {"versions": len(plan.deleted), "bytes": size, "retained": plan.retained})
-        return
-    show(f"{sizes(plan.deleted, 'version')}, {'deleted' if done else 'would be deleted'}")
-    if plan.retained:
-        kept = "locked, under legal hold, or without the right to delete versions"
-        show(f"{counted(plan.retained, 'version')}, kept by the store: {kept}; call again later")
 
 
 def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> None:
@@ -194,13 +172,15 @@ def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan,
         if plan.waiting:
             show(f"{sizes(plan.waiting)}, garbage for less than {duration_text(plan.grace)}: kept so long")
         if plan.retained:
-            show(f"{sizes(plan.retained)}, {RETAINED}")
+            right = "; or the right s3:DeleteObjectVersion is missing" if options.versions else ""
+            show(f"{sizes(plan.retained)}, {RETAINED}{right}")
     for path in plan.foreign:
         show_message(f"left alone: {path} is not part of the format")
 
 
 def _garbage(each: Garbage) -> dict[str, Any]:
-    return {"path": each.path, "bytes": each.bytes, "reason": each.reason, "since": _since(each)}
+    version = {"version": each.version} if each.version else {}
+    return {"path": each.path, "bytes": each.bytes, "reason": each.reason, "since": _since(each)} | version
 
 
 def _since(each: Garbage) -> str:

@@ -74,10 +74,10 @@ def test_old_versions_are_collected_after_a_confirmation(
     second_later()
     call = ("catalog", "gc", "--versions", *where, "--grace", "0s", "--unsafe")
     dry = snapshots(*call, "--dry-run", "--json").json
-    assert (dry["deleted"], dry["retained"], dry["versions"] > 2) == (False, 0, True)
+    assert (dry["deleted"], dry["retained"], dry["objects"] > 2) == (False, [], True)
     assert snapshots(*call).status == 1
     done = snapshots(*call, "--yes")
-    assert (done.status, done.out.split()[1:3]) == (0, ["versions,", done.out.split()[2]])
+    assert (done.status, done.out.startswith("old version: ")) == (0, True)
 
 
 def test_a_location_that_is_hidden_is_altered_and_a_deleted_one_is_not(
