@@ -11,28 +11,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import cast
 
 from snapshot_assets.catalog.catalog import proved, writer_name
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.scan import LogScan, faults_of_log, scan_log
+from snapshot_assets.catalog.log.scan import LogScan, faults_of_log
 from snapshot_assets.catalog.log.store import list_log
 from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.rebuild.base import fold
 from snapshot_assets.catalog.rebuild.pins import KeptPins
 from snapshot_assets.catalog.rebuild.rebuild import first_transaction, time_after, write_log
-from snapshot_assets.catalog.state.retained import needed_seals
-from snapshot_assets.catalog.verify.altered import (
-    Names,
-    VersionStore,
-    names_of,
-    pruned_below,
-    same_bytes,
-    true_version,
-    versioned_bucket,
-)
+from snapshot_assets.catalog.verify.altered import Names, names_of, same_bytes, true_objects, versioned_bucket, view_of
 from snapshot_assets.catalog.verify.objects import Report
-from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, LocationNotEmptyError, NoSnapshotError, PlanError, ReplicaError
 from snapshot_assets.format import actions as act
@@ -44,13 +33,11 @@ from snapshot_assets.format.layout import (
     in_layout,
     is_probe,
     is_receipt,
-    is_written_once,
     log_revision,
-    sealed_revision,
 )
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket
+from snapshot_assets.storage.s3_bucket import ObjectVersion
 
 _BLOCK = 4 << 20
 _PINS = ("tag/", "savepoint/")
@@ -79,7 +66,7 @@ class Recovery:
     """
 
     target: ObjectStore = field(repr=False)
-    view: VersionStore = field(repr=False)
+    view: ObjectStore = field(repr=False)
     before: datetime
     revision: int
     hidden: tuple[ObjectVersion, ...] = ()
@@ -114,48 +101,22 @@ def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None =
     if before > datetime.now(UTC):
         raise PlanError(f"{time_text(before)} lies in the future; give a time before the attack.")
     names = {path: entries for path, entries in names_of(bucket).items() if in_layout(path) and not is_probe(path)}
-    chosen, scan = _chosen(store, bucket, names, before)
+    known = {path: [each for each in entries if each.modified < before] for path, entries in names.items()}
+    chosen, needed, scan = true_objects(store, bucket, {path: each for path, each in known.items() if each})
     if not scan.state.has_snapshot:
         raise NoSnapshotError(
             f"No version shows a snapshot at {store.uri} at {time_text(before)}; give another time.", uri=store.uri
         )
-    view = VersionStore(store, bucket, chosen)
-    missing = tuple(sorted(needed_objects(scan.state).keys() - chosen.keys()))
-    plan = Recovery(to or store, view, before, scan.state.revision, missing=missing)
+    missing = tuple(sorted(needed.keys() - chosen.keys()))
+    plan = Recovery(to or store, view_of(store, bucket, chosen), before, scan.state.revision, missing=missing)
     if to is not None and to.uri != store.uri:
         return replace(plan, copied=_copied(to, chosen))
     again = [(names[path][0], each) for path, each in chosen.items() if names[path][0] != each]
     hidden = tuple(each for newest, each in again if newest.marker)
     other = (each for newest, each in again if not newest.marker and not same_bytes(bucket, newest, each))
-    return _with_later(replace(plan, hidden=hidden, overwritten=tuple(other)), names, scan)
-
-
-def _chosen(
-    store: ObjectStore, bucket: S3Bucket, names: Names, before: datetime
-) -> tuple[dict[str, ObjectVersion], LogScan]:
-    """Return the versions that were the location at a time, and its log then.
-
-    What was deleted by then is left out, unless the log needs it: then it was hidden. Of the log itself, only the
-    beginning is ever deleted, up to a checkpoint, and never revision 1.
-    """
-    known = {path: [each for each in entries if each.modified < before] for path, entries in names.items()}
-    versions = {path: [each for each in entries if not each.marker] for path, entries in known.items()}
-    once = {path: found for path, found in versions.items() if found and is_written_once(path)}
-    true = {path: true_version(store, bucket, found) for path, found in once.items()}
-    chosen = {path: each for path, each in true.items() if not known[path][0].marker}
-    first = max(pruned_below(chosen), 1)
-    chosen |= {path: each for path, each in true.items() if (at := log_revision(path)) == 1 or at >= first}
-    kept = {path: found[0] for path, found in known.items() if found and path not in HINTS and path not in true}
-    chosen |= {path: each for path, each in kept.items() if not each.marker}
-    scan = scan_log(cast(ObjectStore, VersionStore(store, bucket, chosen)))
-    if scan.state.has_snapshot:
-        needed = needed_objects(scan.state).items()
-        chosen |= {path: true_version(store, bucket, once[path], ref) for path, ref in needed if path in once}
-        there = [
-            path for path, found in versions.items() if found and (sealed_revision(path) or 0) <= scan.state.revision
-        ]
-        chosen |= {path: versions[path][0] for path in needed_seals(scan.state, there)}  # hidden ones, too
-    return chosen, scan
+    _, _, present = true_objects(store, bucket, names)
+    tags = present.state.tags.keys() - scan.state.tags.keys()
+    return _with_later(replace(plan, hidden=hidden, overwritten=tuple(other), tags=tuple(sorted(tags))), names, scan)
 
 
 def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[ObjectVersion, ...]:
@@ -183,12 +144,7 @@ def _with_later(plan: Recovery, names: Names, scan: LogScan) -> Recovery:
         )
     new = [path for path, entries in names.items() if entries[-1].modified >= plan.before and not entries[0].marker]
     hidden = (path for path in new if is_receipt(path) or path.startswith(_PINS) or log_revision(path) > restart)
-    written = ((path, [each for each in names[path] if not each.marker]) for path in names if log_revision(path))
-    all_log = {path: versions[-1] for path, versions in written if versions}
-    whole = scan_log(cast(ObjectStore, VersionStore(plan.target, plan.view.bucket, all_log)))
-    tags = whole.state.tags.keys() - scan.state.tags.keys()
-    lost, later = tuple(sorted(near)), tuple(hidden)
-    return replace(plan, later=later, lost=lost, tags=tuple(sorted(tags)), restart=restart)
+    return replace(plan, later=tuple(hidden), lost=tuple(sorted(near)), restart=restart)
 
 
 def execute_recovery(
@@ -217,7 +173,7 @@ def execute_recovery(
     return replace(plan, report=verify(target))
 
 
-def _write(view: VersionStore, target: ObjectStore, each: ObjectVersion) -> None:
+def _write(view: ObjectStore, target: ObjectStore, each: ObjectVersion) -> None:
     """Write an object as it was first written: data files in parts, so that their ETags agree."""
     if not attempt_of(each.path):
         target.put(each.path, view.get(each.path))
@@ -229,7 +185,7 @@ def _write(view: VersionStore, target: ObjectStore, each: ObjectVersion) -> None
 
 def _restart(plan: Recovery, target: ObjectStore, now: datetime) -> None:
     """Begin a new log with the state of the plan's time."""
-    state, writer = read_state(cast(ObjectStore, plan.view), statistics=True), writer_name()
+    state, writer = read_state(plan.view, statistics=True), writer_name()
     lost = f"It is as it was at {time_text(plan.before)}, at revision {plan.revision}; later ones are not in it."
     rebuilt = act.Rebuilt(state.snapshot_id, (lost,))
     fold(state, (plan.restart, time_after(state, now), writer), [rebuilt])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,7 @@ from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.receipts import stands_for
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.retained import needed_objects
@@ -23,12 +24,15 @@ from snapshot_assets.errors import ObjectNotFoundError, StoreDeniedError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import (
     COMPARISONS,
+    HINTS,
+    SEALS,
     VERIFICATIONS,
     checkpointed_revision,
     is_receipt,
     is_written_once,
     log_revision,
     revision_of,
+    sealed_revision,
 )
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore, check_size
@@ -51,7 +55,7 @@ def names_of(bucket: S3Bucket) -> Names:
     return {path: [*entries] for path, entries in groupby(bucket.versions(), attrgetter("path"))}
 
 
-class VersionStore(StoreWrapper):
+class _VersionStore(StoreWrapper):
     """A location whose objects are chosen versions; it is only read, each object whole."""
 
     def __init__(self, store: ObjectStore, bucket: S3Bucket, chosen: Mapping[str, ObjectVersion]) -> None:
@@ -84,6 +88,11 @@ class VersionStore(StoreWrapper):
         if (each := self._chosen.get(path)) is None:
             raise ObjectNotFoundError(f"{path} in {self._store.uri} has no such version.", object=path)
         return ObjectInfo(path, each.bytes, each.modified)
+
+
+def view_of(store: ObjectStore, bucket: S3Bucket, chosen: Mapping[str, ObjectVersion]) -> ObjectStore:
+    """Return a location whose objects are chosen versions, to read from."""
+    return cast(ObjectStore, _VersionStore(store, bucket, chosen))
 
 
 def same_bytes(bucket: S3Bucket, one: ObjectVersion, other: ObjectVersion) -> bool:
@@ -120,7 +129,7 @@ def _fits(store: ObjectStore, bucket: S3Bucket, each: ObjectVersion, ref: Object
     """Return whether a version is what the log says, or a whole object of the log."""
     if ref is not None and not is_receipt(each.path):
         return each.bytes == ref.bytes and _sha256(bucket, each) == ref.sha256
-    view, revision = cast(ObjectStore, VersionStore(store, bucket, {each.path: each})), log_revision(each.path)
+    view, revision = view_of(store, bucket, {each.path: each}), log_revision(each.path)
     if ref is not None:
         return stands_for(view.get(each.path), ref)
     try:
@@ -130,9 +139,49 @@ def _fits(store: ObjectStore, bucket: S3Bucket, each: ObjectVersion, ref: Object
     return True
 
 
+def true_objects(
+    store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogScan | None = None
+) -> tuple[dict[str, ObjectVersion], dict[str, ObjectRef], LogScan]:
+    """Return the true versions of a location's objects but hints, what of them its true log needs, and that log.
+
+    What is hidden was deleted, unless the log needs it. `scan` is the log as `names` show it, if the caller has read
+    it; nothing is read again unless a part of it is altered.
+    """
+    versions = {path: [each for each in entries if not each.marker] for path, entries in names.items()}
+    versions = {path: found for path, found in versions.items() if found}
+    true = {path: true_version(store, bucket, found) for path, found in versions.items() if is_written_once(path)}
+    shown = {path: entries[0] for path, entries in names.items() if not entries[0].marker and path not in HINTS}
+    scan = scan or scan_log(view_of(store, bucket, shown))
+    objects = {path: true.get(path, newest) for path, newest in shown.items()}
+    objects |= {path: true[path] for path in _hidden_log(true.keys() - shown.keys(), shown.keys(), scan.state)}
+    if any(log_revision(path) and not same_bytes(bucket, names[path][0], each) for path, each in objects.items()):
+        scan = scan_log(view_of(store, bucket, objects))
+    needed = needed_objects(scan.state) if scan.state.has_snapshot else {}
+    objects |= {path: true_version(store, bucket, versions[path], ref) for path, ref in needed.items() if path in true}
+    seals = [path for path in versions if (sealed_revision(path) or 0) <= scan.state.revision]
+    return objects | {path: versions[path][0] for path in needed_seals(scan.state, seals)}, needed, scan
+
+
+def _hidden_log(hidden: Set[str], shown: Set[str], state: State) -> Iterator[str]:
+    """Yield the hidden objects of a log that ends in a state, without what pruning deleted or lies below a rebuild.
+
+    Only the beginning is ever pruned, up to a checkpoint, which stands for its transaction, too; but never revision 1.
+    """
+    log = [path for path in shown if log_revision(path) > 1]
+    first = min(map(log_revision, log)) if any(map(checkpointed_revision, log)) else 1
+    used = {*map(log_revision, hidden | shown)}
+    following = next(each for each in count(state.revision + 1) if each not in used)
+    for path in hidden:
+        revision = log_revision(path)
+        is_recovered = state.rebuilt_at and revision > following  # then a recovery hid it
+        is_left = revision >= max(first + bool(revision_of(path)), state.rebuilt_at)
+        if revision == 1 or (is_left and not is_recovered):
+            yield path
+
+
 @dataclass(frozen=True)
 class Alteration:
-    """A name written once whose newest entry is a marker, or a version with other bytes than the true one."""
+    """A name whose newest entry is a marker, or a version with other bytes than the true one."""
 
     path: str
     since: datetime
@@ -140,59 +189,30 @@ class Alteration:
 
 
 def alterations(store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogScan) -> list[Alteration]:
-    """Return the altered names that a location needs, or its true log, and all of its log.
+    """Return by path the altered names that a location needs, and those of its log and of records.
 
-    What pruning deleted, what lies below a rebuild, and what a repair wrote are not altered.
+    What lies below a rebuild, and what a repair wrote, are not altered.
     """
-    changed = {
-        path: versions
-        for path, entries in names.items()
-        if len(entries) > 1 and is_written_once(path) and (versions := [each for each in entries if not each.marker])
-    }
-
-    def altered(path: str, ref: ObjectRef | None = None) -> Iterator[Alteration]:
-        newest, true = names[path][0], true_version(store, bucket, changed[path], ref)
-        same = newest == true or same_bytes(bucket, newest, true)
-        if not same and (newest.marker or ref is None or not _fits(store, bucket, newest, ref)):
-            # An earlier alteration that was undone is none: a recovery wrote the true bytes again.
-            since = takewhile(lambda each: not same_bytes(bucket, each, true), names[path])
-            yield Alteration(path, [each.modified for each in since][-1], newest.marker)
-
-    first = pruned_below(path for path, entries in names.items() if not entries[0].marker)
-    rebuilt, used = scan.state.rebuilt_at, {*map(log_revision, names)}
-    following = next(each for each in count(scan.state.revision + 1) if each not in used)
+    objects, needed, true = true_objects(store, bucket, names, scan)
+    if true.state.deleted and not scan.state.revision:
+        return []  # by a command
 
     def counts(path: str) -> bool:
-        revision, newest = log_revision(path), names[path][0]
-        # The checkpoint that a pruned log starts with stands for its transaction, too.
-        is_pruned = newest.marker and 1 < revision < first + bool(revision_of(path))
-        never_followed = newest.marker and rebuilt and revision > following  # a recovery hid it
-        return revision >= max(rebuilt, 1) and not is_pruned and not never_followed
+        return (
+            path in needed
+            or log_revision(path) >= max(true.state.rebuilt_at, 1)
+            or path.startswith((VERIFICATIONS, COMPARISONS, SEALS))
+        )
 
-    found = [each for path in changed if counts(path) for each in altered(path)]
-    needed = needed_objects(scan.state) if scan.state.has_snapshot else {}
-    if found:
-        log = {path: entries[0] for path, entries in names.items() if log_revision(path) and not entries[0].marker}
-        log |= {path: true_version(store, bucket, changed[path]) for path in changed if counts(path)}
-        state = scan_log(cast(ObjectStore, VersionStore(store, bucket, log))).state
-        if state.deleted and not scan.state.revision:
-            return []  # by a command
-        needed |= needed_objects(state) if state.has_snapshot else {}
-    # A record that is hidden may have been superseded.
-    records = {path for path in changed if path.startswith((VERIFICATIONS, COMPARISONS)) and not names[path][0].marker}
-    others = (needed.keys() | records) & changed.keys()
-    seals = (names[path] for path in needed_seals(scan.state, names) if names[path][0].marker)
-    found += [Alteration(entries[0].path, entries[0].modified, True) for entries in seals]
-    return found + [each for path in sorted(others) for each in altered(path, needed.get(path))]
+    def altered(path: str) -> Iterator[Alteration]:
+        newest, each, ref = names[path][0], objects[path], needed.get(path)
+        is_same = newest == each or same_bytes(bucket, newest, each)
+        if not is_same and (newest.marker or ref is None or not _fits(store, bucket, newest, ref)):
+            # An earlier alteration that was undone is none: a recovery wrote the true bytes again.
+            since = takewhile(lambda other: not same_bytes(bucket, other, each), names[path])
+            yield Alteration(path, [other.modified for other in since][-1], newest.marker)
 
-
-def pruned_below(paths: Iterable[str]) -> int:
-    """Return the first revision that was not pruned, given the paths of a log; 0 without a checkpoint.
-
-    Revision 1 is never pruned.
-    """
-    log = [path for path in paths if log_revision(path) > 1]
-    return min(map(log_revision, log)) if any(map(checkpointed_revision, log)) else 0
+    return [each for path in sorted(objects) if counts(path) for each in altered(path)]
 
 
 def altered_faults(scan: LogScan) -> Iterator[Fault]:
@@ -208,7 +228,7 @@ def altered_faults(scan: LogScan) -> Iterator[Fault]:
         why = f"Whether names were hidden or replaced is unknown, as the store does not show their versions: {error}"
         yield Fault(FaultKind.UNCHECKED, "transactions/", why)
         return
-    for number, each in enumerate(sorted(found, key=attrgetter("path"))):
+    for number, each in enumerate(found):
         what = "is hidden by a delete marker" if each.hidden else "has other bytes than its oldest version"
         message = f"{each.path} {what} since {time_text(each.since)}."
         yield Fault(FaultKind.ALTERED, each.path, message if number else f"{message} {remedy(found)}")

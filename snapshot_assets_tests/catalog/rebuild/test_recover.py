@@ -91,6 +91,7 @@ def test_fifty_attacked_objects_are_named_and_all_bytes_come_back(
         (FaultKind.LOST, transaction_path(head + 8))
     ]
     assert (done.report.sealed, read_state(store).tags.keys()) == (True, {"one"})
+    assert plan_recovery(store, second_later()).written == []  # not what the first one hid, either
 
 
 def test_an_attacker_who_begins_the_log_anew_hides_nothing(lockable: LockedBucket) -> None:
