@@ -209,21 +209,23 @@ def delete_snapshot(
     objects = Listed(store)
     objects.missing(_named(store, state))  # makes the listing include them
     gone, retained, shown = set[str](), set[str](), set(objects)
-    for log in (False, True):  # the log goes when nothing else is there, its head last
-        while not (log and retained):
-            others = (path for path in shown - gone - retained if in_layout(path))
-            ours = [path for path in others if log or not path.startswith(TRANSACTIONS)]
-            if not ours:
+    while ours := _deletable(shown - gone, retained):
+        for path in ours:
+            deleted = delete_unless_retained(store, path)
+            (gone if deleted else retained).add(path)
+            progress(path)
+            if not deleted and path.startswith(TRANSACTIONS):
                 break
-            for path in sorted(ours, key=lambda path: (path.startswith(TRANSACTIONS), revision_of(path) or 0, path)):
-                if log and retained:
-                    break
-                deleted = delete_unless_retained(store, path)
-                (gone if deleted else retained).add(path)
-                progress(path)
-            shown.update(info.path for info in store.list())
+        shown.update(info.path for info in store.list())
     foreign = sorted(path for path in shown if not in_layout(path))
     return Deletion(len(gone), tuple(foreign), len(temporary), tuple(sorted(retained)))
+
+
+def _deletable(paths: set[str], retained: set[str]) -> list[str]:
+    """Return what is deleted next, in this order: the log once nothing else is there or retained, its head last."""
+    ours = [path for path in paths - retained if in_layout(path)]
+    others = sorted(path for path in ours if not path.startswith(TRANSACTIONS))
+    return others or sorted(() if retained else ours, key=lambda path: (revision_of(path) or 0, path))
 
 
 def _named(store: ObjectStore, state: State) -> set[str]:
