@@ -22,6 +22,7 @@ from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots
 from snapshot_assets_tests.servers.locked import LockedBucket, new_locked_bucket
 from snapshot_assets_tests.servers.proxy import Fault, proxy_of
 from snapshot_assets_tests.servers.s3 import S3Server
+from snapshot_assets_tests.waiting import until
 
 DAY = timedelta(days=1)
 THIRTY_DAYS = ObjectLock("compliance", "30d")
@@ -53,6 +54,8 @@ class Location:
 
     def export(self, source: str) -> None:
         self.call("export", "create", "--source", source, "--to", self.uri, *RANGE)
+        newest = max(each.modified for each in self.bucket.store(self.uri).list())
+        until(lambda: datetime.now(UTC).replace(microsecond=0) > newest)  # an extension counts what is a second older
 
     def paths(self) -> list[str]:
         """Return the paths of all that needs a lock, if there is no garbage."""
