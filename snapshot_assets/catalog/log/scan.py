@@ -121,10 +121,11 @@ class LogScan:
         if 1 not in known:
             path = transaction_path(1)
             self._note(path, GapError(f"{path} is missing, which is never pruned.", object=path))
-        for revision in range(3, start - 1 if not self.state.rebuilt_at else 0):
+        end = start - 1 if not self.state.rebuilt_at else 0
+        for revision in (each for each in listing.transactions if 3 <= each < end):
             # Pruning goes by ascending revision. One transaction alone may be of a writer that slept and died.
             following = transaction_path(revision + 1)
-            if {revision - 1, revision} <= known and revision + 1 not in known and not is_there(self.store, following):
+            if revision - 1 in known and revision + 1 not in known and not is_there(self.store, following):
                 self._note(following, gap(revision + 1, start))
         for revision in known & {1, start}:
             path = transaction_path(revision)
@@ -153,8 +154,12 @@ class LogScan:
         return True
 
     def _pass_over(self, missing: range, later: int) -> None:
-        """Note that the first of some transactions is missing, which lie before one that exists."""
-        for revision in missing:
+        """Note that the first of some transactions is missing, which lie before one that exists.
+
+        Of the others only those with a checkpoint matter: whoever may write can name any revision.
+        """
+        checkpoints = (each for each in self._checkpoints if each in missing)
+        for revision in sorted({*missing[:1], *checkpoints, *missing[-1:]}):
             path = transaction_path(revision)
             if not self._gap and path not in {noted for noted, _ in self.faults}:
                 self._note(path, gap(revision, later))

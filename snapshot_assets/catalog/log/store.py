@@ -79,7 +79,7 @@ class Listing:
         there, last = set(self.transactions), self.start
         while last in there:
             last -= 1
-        return there & {1, *range(last + 1, self.start + 1)}
+        return {each for each in there if each == 1 or last < each <= self.start}
 
     def through(self, revision: int | None) -> Listing:
         """Return the objects up to a revision; all of them for None."""

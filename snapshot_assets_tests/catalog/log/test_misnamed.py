@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -44,6 +45,20 @@ def deleted(writer: Writer) -> Writer:
     writer.catalog.commit(rules.tombstone(writer.catalog.token(), act.Tombstone("main", "m", IsNull("name"))))
     assert writer.catalog.state.revision == HEAD
     return writer
+
+
+@pytest.mark.parametrize("revision", [10**12, 10**20 - 1])
+@pytest.mark.parametrize("path_of_revision", [transaction_path, checkpoint_path])
+@pytest.mark.parametrize("hidden", [(), (2, 3)])
+def test_a_forged_object_far_above_the_log_is_named_as_soon_as_one_that_follows_it(
+    deleted: Writer, revision: int, path_of_revision: Callable[[int], str], hidden: tuple[int, ...]
+) -> None:
+    """What a reader does must not grow with the number in a name, which whoever may write chooses."""
+    forged = path_of_revision(revision)
+    for each in hidden:
+        deleted.store.delete(transaction_path(each))
+    deleted.store.put(forged, b"forged")
+    assert forged in damage(deleted.store)
 
 
 @pytest.mark.parametrize(("source", "target"), [(1, HEAD + 1), (6, HEAD + 3), (HEAD, HEAD + 1)])

@@ -94,6 +94,18 @@ def test_fifty_attacked_objects_are_named_and_all_bytes_come_back(
     assert plan_recovery(store, second_later()).written == []  # not what the first one hid, either
 
 
+def test_a_forged_object_far_above_the_log_is_hidden_by_a_recovery(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    head = snapshot_at(store).catalog.state.revision
+    before, far = second_later(), transaction_path(10**12)
+    store.put(far, b"forged")
+    plan = plan_recovery(store, before)
+    assert (plan.revision, plan.later, plan.lost) == (head, (far,), ())
+    done = execute_recovery(plan)
+    assert done.report is not None
+    assert [fault for fault in done.report.faults if fault.is_damage] == []
+
+
 def test_an_attacker_who_begins_the_log_anew_hides_nothing(lockable: LockedBucket) -> None:
     store = lockable.store()
     head = snapshot_at(store).catalog.state.revision
