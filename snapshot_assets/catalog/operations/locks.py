@@ -14,14 +14,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.store import list_log
 from snapshot_assets.catalog.operations.garbage import PinnedPaths, checked_grace, scan_head
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.retained import needed_objects
+from snapshot_assets.catalog.verify.altered import names_of, true_objects
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, StoreDeniedError
 from snapshot_assets.format import documents
 from snapshot_assets.format.documents import parse_json, pretty_json
-from snapshot_assets.format.layout import HINTS, LOCKS, in_layout, is_probe, log_revision
+from snapshot_assets.format.layout import HINTS, LOCKS, in_layout, is_probe
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import in_parallel
@@ -66,7 +65,12 @@ def read_lock_run(store: ObjectStore, state: State) -> LockRun | None:
 
 def to_lock(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
     """Return those of needed objects that need a lock."""
-    return [each for each in objects if in_layout(each.path) and each.path not in HINTS and not is_probe(each.path)]
+    return [each for each in objects if _needs_lock(each.path)]
+
+
+def _needs_lock(path: str) -> bool:
+    """Return whether an object needs a lock if it is needed."""
+    return in_layout(path) and path not in HINTS and not is_probe(path)
 
 
 @dataclass(frozen=True)
@@ -133,24 +137,16 @@ def plan_extension(catalog: Catalog) -> LockExtension:
     assert bucket.options.lock is not None
     catalog.refresh()
     state, now = catalog.require_snapshot(), catalog.now()
-    try:
-        objects = [*scan_head(store, now - checked_grace(state, None, unsafe=False), PinnedPaths()).needed]
-    except DamageError:
-        objects = [*store.list()]
-    needed = {each.path for each in to_lock(objects)} | needed_objects(state).keys()  # others may hide what is needed
-    start = list_log(store).start
-    versions = tuple(
-        each for each in bucket.versions() if not each.marker and (each.path in needed or _is_of_log(each.path, start))
-    )
+    names, garbage = names_of(bucket), set[str]()
+    true, needed, _ = true_objects(store, bucket, names)
+    with suppress(DamageError):
+        scan = scan_head(store, now - checked_grace(state, None, unsafe=False), PinnedPaths())
+        garbage = {each.path for each in scan.garbage} - needed.keys()  # which the shown log may not name
+    wanted = (path for path in true if path not in garbage and _needs_lock(path))
+    versions = tuple(each for path in wanted for each in names[path] if not each.marker)
     until = (now + bucket.options.lock.period).replace(hour=0, minute=0, second=0, microsecond=0) + _DAY
     run = LockRun(state.location_id, state.revision, now.replace(microsecond=0), until, len(versions))
     return LockExtension(run, versions)
-
-
-def _is_of_log(path: str, start: int) -> bool:
-    """Return whether an object is of the log that is not pruned."""
-    revision = log_revision(path)
-    return revision == 1 or revision >= max(start, 1)
 
 
 def execute_extension(
