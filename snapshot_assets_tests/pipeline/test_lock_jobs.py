@@ -21,7 +21,7 @@ JOB = "demo_extend_locks"
 
 def test_the_job_extends_the_locks_of_all_that_is_needed(tmp_path: Path, lockable: LockedBucket) -> None:
     options = replace(lockable.options, lock=ObjectLock("governance", "30d"))
-    writer = Writer(lockable.store())
+    began, writer = datetime.now(UTC), Writer(lockable.store())
     writer.begin()
     sealed_by(writer)
     with open_project(
@@ -31,10 +31,10 @@ def test_the_job_extends_the_locks_of_all_that_is_needed(tmp_path: Path, lockabl
         [schedule] = [each for each in project.definitions().schedules or () if each.job_name == JOB]
     assert schedule.cron_schedule == "0 5 * * 0"
     paths = [info.path for info in writer.store.list() if info.path not in (LOCKS, "manifest.json", "SHA256SUMS")]
-    assert done["locked_objects"] >= len(paths)
+    assert done["locked_objects"] == sum(each.path in paths for each in lockable.versions())
     until = datetime.fromisoformat(done["locked_until"])
     assert {lockable.bucket().retained_until(path) for path in paths} == {until}
-    assert timedelta(days=30) <= until - datetime.now(UTC) < timedelta(days=31)
+    assert began + timedelta(days=30) < until <= datetime.now(UTC) + timedelta(days=31)
 
 
 def test_a_plan_without_locks_has_no_such_job_and_its_schedule_is_refused(tmp_path: Path) -> None:

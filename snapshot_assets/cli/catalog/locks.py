@@ -29,5 +29,5 @@ def _report(options: argparse.Namespace, uri: str, plan: LockExtension, done: bo
     if options.json:
         show_json({"uri": uri, "dry_run": options.dry_run, "extended": plan.extended} | plain(run._asdict()))
         return
-    verb, extended = ("are", f"; {plan.extended:,} were not") if done else ("would be", "")
+    verb, extended = ("are", f", {plan.extended:,} of them by this run") if done else ("would be", "")
     show(f"{uri}: {counted(run.objects, 'version')} of objects {verb} locked until {time_text(run.until)}{extended}")
