@@ -11,7 +11,10 @@ from queue import Full, Queue
 
 import pyarrow as pa
 
+from snapshot_assets.catalog.verify.objects import HASHING_THREADS
+from snapshot_assets.engine.files.read import check_hash
 from snapshot_assets.engine.reading.planning import FilePart, FileRows
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import hashing_threads, threads
 
 _WAITING_BATCHES = 4  # of each file: a thread that is ahead waits
@@ -45,6 +48,14 @@ def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = 
                 yield from _drain(waiting.popleft())
     finally:
         stop.set()
+
+
+def check_parts(store: ObjectStore, parts: Sequence[FilePart]) -> None:
+    """Hash files side by side, and compare them with the log; see `files.read.check_hash` for errors."""
+    if parts:
+        with threads(hashing_threads(store, HASHING_THREADS)) as pool:
+            for _ in pool.map(lambda part: check_hash(store, part.file), parts):
+                pass
 
 
 def _fill(rows: FileRows, part: FilePart, queue: Queue[object], stop: threading.Event) -> None:
