@@ -45,7 +45,8 @@ class SqlColumn:
     @property
     def selected(self) -> str:
         """The item of a SELECT list."""
-        return f"CAST({self.value} AS {self.type}) AS {identifier(self.shown)}"
+        cast = self.value.endswith(f" AS {self.type})")  # already
+        return f"{self.value if cast else f'CAST({self.value} AS {self.type})'} AS {identifier(self.shown)}"
 
 
 @dataclass(frozen=True)

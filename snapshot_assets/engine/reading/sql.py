@@ -1,8 +1,8 @@
 """Answers SQL queries of snapshots with an embedded DuckDB, read-only, without Spark.
 
-Two databases in memory have every table, without rows. The first one plans a query: DuckDB's optimizer moves
-comparisons down to the tables, and those with a table's time index leave out files that cannot have such rows. The
-second one runs the query; there, the tables that the query names are views of their files.
+There are two databases in memory. The first one has every table, without rows, and plans a query: DuckDB's optimizer
+moves comparisons down to the tables, and those with a table's time index leave out files that cannot have such rows.
+The second one runs the query; it has only the tables that queries have named, as views of their files.
 """
 
 from __future__ import annotations
@@ -11,92 +11,37 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, TypeVar
 
 import duckdb
-import pyarrow as pa
 
 from snapshot_assets.catalog.listing import METADATA_TABLES
-from snapshot_assets.catalog.schemas import read_schemas
+from snapshot_assets.databases.duckdb.parser import base_tables
 from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.engine.reading.duckdb_tables import SqlTable, Stream, sql_tables, table_query
+from snapshot_assets.engine.reading.duckdb_tables import Stream
 from snapshot_assets.engine.reading.object_files import PROTOCOL, ObjectFiles
-from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.parallel import check_parts
-from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_files
 from snapshot_assets.engine.reading.snapshot import Snapshot
-from snapshot_assets.engine.time_range import in_zone, is_time
+from snapshot_assets.engine.reading.sql_places import DEFAULT, Bounds, Place, local_root, places_of
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError
-from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.scratch_folders import scratch_folder
-from snapshot_assets.storage.location import FILE, parse_location
-
-DEFAULT = "memory"
-"""DuckDB's name of the database of a snapshot that has no name of its own."""
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _PLANNING = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
 """Optimizers that would drop the scan of a table without rows from a plan."""
 
 _CONFINED = {"python_enable_replacements": "false", "enable_external_access": "false", "lock_configuration": "true"}
+_EXPLAINS = re.compile(r"\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([^)]*\))?", re.IGNORECASE)
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
-_PATTERN = frozenset("*?[]{}\\")
-_MARGIN = timedelta(minutes=1)  # `now()` is later when the query runs than when it is planned
 _Result = TypeVar("_Result")
 _DESCRIBES = re.compile(r"\s*(?:DESC|DESCRIBE|SHOW)\b", re.IGNORECASE)
+_LINE = "\n\nLINE "  # what follows is the query as it was planned
 _METADATA = "snapshot_metadata"
 _Key = tuple[str, str, str]
 """Database, schema and table in SQL, in lower case."""
-_Bounds = tuple[datetime | None, datetime | None]
-"""The first time, and the end, of the rows that are read; None where they are unbounded."""
-
-
-@dataclass
-class _Place:
-    """A table of one of the snapshots, by its path in SQL: database, schema and table.
-
-    Attributes:
-        documents: The schemas of its files, by id; read when a query first needs the table.
-        parts: The files of its view; None while it has no view.
-    """
-
-    path: tuple[str, str, str]
-    snapshot: Snapshot
-    table: SqlTable
-    documents: Mapping[int, DatabaseSchema] = field(default_factory=dict)
-    parts: Sequence[FilePart] | None = None
-
-    def read(self, bounds: _Bounds) -> TableRead:
-        """Return the files that may have rows in some bounds; without a hash, since they are hashed before."""
-        snapshot, name = self.snapshot, self.table.table.table_name
-        options = RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False)
-        return choose_files(snapshot.store, snapshot.state, snapshot.schema, options)
-
-    def scans(self, filters: Iterable[str]) -> _Bounds:
-        """Return the bounds that filters of one scan, as DuckDB explains them, set to the time index."""
-        table, start, end = self.table.table, list[datetime](), list[datetime]()
-        name = table.time_index
-        shown = next((column.shown for column in self.table.columns if column.name == name), None)
-        if name is None or shown is None or not is_time(table.column(name).arrow_field().type):
-            return None, None
-        assert self.snapshot.state.header is not None
-        one = rf"\({re.escape(shown)} (>=|>|<=|<|=) '([^']*)'::(?:TIMESTAMP(?: WITH TIME ZONE|_S|_MS|_NS)?|DATE)\)"
-        for text in filters:
-            match = re.fullmatch(f"{one}|\\({one} AND {one}\\)", text)
-            found = list(filter(None, match.groups())) if match else []
-            for sign, value in zip(found[::2], found[1::2], strict=True):
-                for time in _instants(value, self.snapshot.state.header.time_zone):
-                    start += [time - _MARGIN] if sign in (">", ">=", "=") else []
-                    end += [time + _MARGIN] if sign in ("<", "<=", "=") else []
-        first, last = max(start, default=None), min(end, default=None)
-        if first is not None and last is not None and first >= last:
-            last = first + _MARGIN  # no row is in the range; one of time is never empty
-        return first, last
 
 
 class SqlSession(AbstractContextManager["SqlSession"]):
@@ -121,12 +66,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
     ) -> None:
         self._snapshots, self._verify, self._notify, self._output = snapshots, verify, notify, output
         self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), list[Stream]()
-        self._places = {
-            _key(path): _Place(path, snapshot, table)
-            for name, snapshot in snapshots.items()
-            for table in sql_tables(snapshot.schema)
-            for path in [(name, *table.name)]
-        }
+        self._places = {_key(place.path): place for place in places_of(snapshots)}
         with ExitStack() as stack:
             spill = stack.enter_context(scratch_folder(Path(gettempdir()), "snapshots-sql"))
             self._planner = stack.enter_context(duckdb.connect())
@@ -134,41 +74,35 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             self._files = ObjectFiles()
             self._runner.register_filesystem(self._files)
             self._define()
-            self._confine()
             self._opened = stack.pop_all()
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
     def _define(self) -> None:
-        """Create the tables, without rows, in both databases."""
+        """Create the schemas in both databases, and the tables, without rows, in the one that plans."""
         schemas = dict.fromkeys(place.path[:2] for place in self._places.values())
         names = [name for name in self._snapshots if name != DEFAULT]
         default = [path for path in schemas if path[0] == next(iter(self._snapshots))]
+        tables = [f"CREATE TABLE {qualified(place.path)} AS {place.table.empty}" for place in self._places.values()]
         statements = [
-            f"SET disabled_optimizers = {literal(_PLANNING)}",
             "SET TimeZone = 'UTC'",
             *(f"ATTACH ':memory:' AS {identifier(name)}" for name in names),
             *(f"CREATE SCHEMA IF NOT EXISTS {qualified(path)}" for path in schemas),
-            *(f"CREATE TABLE {qualified(place.path)} AS {place.table.empty}" for place in self._places.values()),
             *([f"SET search_path = {literal(','.join(map(qualified, default)))}"] if default else []),
         ]
-        for connection, own in ((self._planner, statements), (self._runner, statements[1:])):
-            for statement in own:
+        self._planner.execute(f"SET disabled_optimizers = {literal(_PLANNING)}")
+        for connection, own in ((self._planner, [*statements, *tables]), (self._runner, statements)):
+            for statement in [*own, *self._confined()]:
                 connection.execute(statement)
 
-    def _confine(self) -> None:
-        """Let the runner open the files of the snapshots and the output, and nothing else."""
+    def _confined(self) -> Iterator[str]:
+        """Yield the settings that let queries open the files of the snapshots and the output, and nothing else."""
         folders = [f"{root}/data" for snapshot in self._snapshots.values() if (root := local_root(snapshot))]
-        self._runner.execute(f"SET allowed_directories = [{', '.join(map(literal, [*folders, f'{PROTOCOL}://']))}]")
+        yield f"SET allowed_directories = [{', '.join(map(literal, [*folders, f'{PROTOCOL}://']))}]"
         if self._output is not None:
-            self._runner.execute(f"SET allowed_paths = [{literal(str(self._output))}]")
-        for setting in (
-            "python_enable_replacements = false",
-            "enable_external_access = false",
-            "lock_configuration = true",
-        ):
-            self._runner.execute(f"SET {setting}")
+            yield f"SET allowed_paths = [{literal(str(self._output))}]"
+        yield from (f"SET {name} = {value}" for name, value in _CONFINED.items())
 
     def rows(self, sql: str, limit: int) -> tuple[list[str], list[tuple[str | None, ...]]]:
         """Return the names of the columns of a query, and at most so many of its rows, as texts.
@@ -178,29 +112,27 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             DatabaseError: DuckDB cannot run it, for lack of memory for example.
             ChecksumMismatchError: A file that it needs is damaged; no row was returned.
         """
-        query = self._prepare(sql)
+        connection, query = self._prepare(sql)
+        text = query.query
         if query.type is duckdb.StatementType.SELECT:
             text = f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM ({_body(query)}\n) LIMIT {limit}"
-        else:
-            text = query.query
-        return self._run(lambda: _fetched(self._runner.execute(text)))
+        return self._run(connection, lambda: _fetched(connection.execute(text)))
 
     def write(self, sql: str, kind: str) -> None:
         """Write the rows of a query to the session's `output` as `csv`, `json` (one object a line) or `parquet`.
 
         Raises: See `rows`.
         """
-        query = self._prepare(sql)
+        connection, query = self._prepare(sql)
         if query.type is not duckdb.StatementType.SELECT:
             raise PlanError("EXPLAIN has no rows to write: leave --format and --output out.")
-        options = f"FORMAT {kind}, USE_TMP_FILE false"
-        text = f"COPY ({_body(query)}\n) TO {literal(str(self._output))} ({options})"
-        self._run(lambda: self._runner.execute(text))
+        text = f"COPY ({_body(query)}\n) TO {literal(str(self._output))} (FORMAT {kind}, USE_TMP_FILE false)"
+        self._run(connection, lambda: connection.execute(text))
 
     # Before a query runs
 
-    def _prepare(self, sql: str) -> duckdb.Statement:
-        """Return the one statement of a text, and make views of the tables that it names."""
+    def _prepare(self, sql: str) -> tuple[duckdb.DuckDBPyConnection, duckdb.Statement]:
+        """Return the one statement of a text, and the database that runs it, with views of the tables that it names."""
         with _refusals():
             statements = duckdb.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in _READS:
@@ -209,16 +141,24 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 " SUMMARIZE or EXPLAIN."
             )
         self._add_metadata(sql)
-        with _refusals():
-            named = {_parts(name) for name in self._planner.get_table_names(sql, qualified=True)}
-        if _DESCRIBES.match(sql):
-            return statements[0]
-        tables = {path[-1].lower() for path in named if path}
-        places = {key: place for key, place in self._places.items() if key[2] in tables}
-        bounds = self._planned(statements[0], places) if places else {}
+        named = {path[-1].lower() for path in self._named(_EXPLAINS.sub("", sql))}
+        places = {key: place for key, place in self._places.items() if key[2] in named}
+        bounds = self._planned(statements[0], places)
+        if not places or _DESCRIBES.match(sql):
+            return self._planner, statements[0]
         for key, place in places.items():
             self._show(place, bounds.get(key, (None, None)))
-        return statements[0]
+        return self._runner, statements[0]
+
+    def _named(self, sql: str) -> Iterator[list[str]]:
+        """Yield the paths of the tables that a query names, also those of its own expressions (WITH)."""
+        row = self._planner.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+        assert row is not None
+        tree = json.loads(row[0])
+        if tree["error"]:
+            raise PlanError(f"DuckDB refuses the query: {tree['error_message']}")
+        for node in base_tables(tree):
+            yield node["qualified_name"]["path"]
 
     def _add_metadata(self, sql: str) -> None:
         """Create the metadata tables that a text mentions."""
@@ -232,13 +172,13 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                         connection.execute(f"CREATE OR REPLACE TABLE {path} AS FROM {_METADATA}")
                         connection.unregister(_METADATA)
 
-    def _planned(self, query: duckdb.Statement, places: Mapping[_Key, _Place]) -> dict[_Key, _Bounds]:
+    def _planned(self, query: duckdb.Statement, places: Mapping[_Key, Place]) -> dict[_Key, Bounds]:
         """Return bounds of time that contain all rows that a query reads of a table; others have none."""
         if query.type is not duckdb.StatementType.SELECT:
             return {}
         with _refusals():
             explained = self._planner.execute(f"EXPLAIN (FORMAT json) {query.query}").fetchall()
-        found: dict[_Key, list[_Bounds]] = {}
+        found: dict[_Key, list[Bounds]] = {}
         for scan in _scans(json.loads(explained[0][1])):
             key = _key(_parts(scan["Table"]))
             filters = scan.get("Filters", ())
@@ -246,42 +186,36 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 found.setdefault(key, []).append(places[key].scans([filters] if isinstance(filters, str) else filters))
         return {key: _hull(some) for key, some in found.items()}
 
-    def _show(self, place: _Place, bounds: _Bounds) -> None:
+    def _show(self, place: Place, bounds: Bounds) -> None:
         """Make a table the view of its files that may have rows in some bounds, once they are hashed."""
         snapshot, store = place.snapshot, place.snapshot.store
         for note in place.table.notes:
             if note not in self._noted:
                 self._noted.add(note)
                 self._notify(note)
-        place.documents = place.documents or read_schemas(store, snapshot.state)
         read = place.read(bounds)
         if self._verify:
             new = [part for part in read.parts if (store.uri, part.file.path) not in self._hashed]
             check_parts(store, new)
             self._hashed.update((store.uri, part.file.path) for part in new)
-        own, streamed = place.table.groups(read, place.documents)
         root = local_root(snapshot)
-        queries = table_query(
-            place.table,
-            own,
-            place.documents,
-            lambda part: f"{root}/{part.file.path}" if root else self._files.name(store, part),
+        queries, streamed = place.queries(
+            read, lambda part: f"{root}/{part.file.path}" if root else self._files.name(store, part)
         )
         if streamed:
             name = f"stream_{len(self._streams)}"
             self._streams.append(Stream(place.table, read, streamed))
             self._runner.register(name, self._streams[-1])
             queries.append(place.table.streamed(f"temp.{name}"))
-        if place.parts is None:
-            self._runner.execute(f"DROP TABLE {qualified(place.path)}")
         place.parts = read.parts
         text = " UNION ALL ".join(queries) or place.table.empty
-        self._run(lambda: self._runner.execute(f"CREATE OR REPLACE VIEW {qualified(place.path)} AS {text}"))
+        view = f"CREATE OR REPLACE VIEW {qualified(place.path)} AS {text}"
+        self._run(self._runner, lambda: self._runner.execute(view))
 
-    def _run(self, call: Callable[[], _Result]) -> _Result:
-        """Return what a call of the runner returns; raise the error of a file instead of DuckDB's own."""
+    def _run(self, connection: duckdb.DuckDBPyConnection, call: Callable[[], _Result]) -> _Result:
+        """Return what a call of a connection returns; raise the error of a file instead of DuckDB's own."""
         try:
-            return interruptible(call, self._runner.interrupt)
+            return interruptible(call, connection.interrupt)
         except duckdb.Error as error:
             if self._files.error is not None:
                 raise self._files.error from None
@@ -291,17 +225,6 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             for place in self._places.values() if not self._verify else ():
                 check_parts(place.snapshot.store, place.parts or ())
             raise _refused(error) from None
-
-
-def local_root(snapshot: Snapshot) -> str | None:
-    """Return the folder of a snapshot from which DuckDB opens files by their paths; None for object storage.
-
-    A folder whose path is a pattern for DuckDB is read as object storage is.
-    """
-    location = parse_location(snapshot.store.uri)
-    if location.scheme != FILE or _PATTERN.intersection(str(location.local_path)):
-        return None
-    return str(location.local_path)
 
 
 def _body(query: duckdb.Statement) -> str:
@@ -323,7 +246,7 @@ def _refusals() -> Iterator[None]:
 def _refused(error: duckdb.Error) -> SnapshotError:
     if isinstance(error, duckdb.OperationalError):
         return DatabaseError(f"DuckDB cannot run the query: {error}")
-    return PlanError(f"DuckDB refuses the query: {error}")
+    return PlanError(f"DuckDB refuses the query: {str(error).split(_LINE)[0]}")
 
 
 def _key(path: Sequence[str]) -> _Key:
@@ -344,18 +267,7 @@ def _scans(nodes: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from _scans(node["children"])
 
 
-def _hull(some: Sequence[_Bounds]) -> _Bounds:
+def _hull(some: Sequence[Bounds]) -> Bounds:
     starts, ends = [start for start, _ in some], [end for _, end in some]
     first = None if None in starts else min(filter(None, starts))
     return first, None if None in ends else max(filter(None, ends))
-
-
-def _instants(text: str, zone: str) -> Iterator[datetime]:
-    """Yield a time as DuckDB prints it as an instant, unless it lies at an end of the calendar."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return
-    if 1 < time.year < 9999:
-        local = pa.array([time.replace(tzinfo=None)], pa.timestamp("us"))
-        yield time if time.tzinfo else in_zone(local, zone).cast(pa.timestamp("us", "UTC"))[0].as_py()
