@@ -53,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
                 _show(session, query)
             except SnapshotError as error:
                 show_message(str(error), "error")
+            except KeyboardInterrupt:
+                show_message("The query was cancelled.")
     return 0
 
 
