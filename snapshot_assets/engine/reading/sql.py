@@ -65,7 +65,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         output: Path | None = None,
     ) -> None:
         self._snapshots, self._verify, self._notify, self._output = snapshots, verify, notify, output
-        self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), list[Stream]()
+        self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), dict[str, Stream]()
         self._places = {_key(place.path): place for place in places_of(snapshots)}
         with ExitStack() as stack:
             spill = stack.enter_context(scratch_folder(Path(gettempdir()), "snapshots-sql"))
@@ -142,8 +142,8 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             )
         self._add_metadata(sql)
         named = {path[-1].lower() for path in self._named(_EXPLAINS.sub("", sql))}
-        places = {key: place for key, place in self._places.items() if key[2] in named}
-        bounds = self._planned(statements[0], places)
+        bounds = self._planned(statements[0])  # has also tables that functions such as `query_table` read
+        places = {key: place for key, place in self._places.items() if key in bounds or key[2] in named}
         if not places or _DESCRIBES.match(sql):
             return self._planner, statements[0]
         for key, place in places.items():
@@ -172,8 +172,8 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                         connection.execute(f"CREATE OR REPLACE TABLE {path} AS FROM {_METADATA}")
                         connection.unregister(_METADATA)
 
-    def _planned(self, query: duckdb.Statement, places: Mapping[_Key, Place]) -> dict[_Key, Bounds]:
-        """Return bounds of time that contain all rows that a query reads of a table; others have none."""
+    def _planned(self, query: duckdb.Statement) -> dict[_Key, Bounds]:
+        """Return, by table that a query reads, bounds of time that contain all rows that it reads."""
         if query.type is not duckdb.StatementType.SELECT:
             return {}
         with _refusals():
@@ -182,8 +182,9 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         for scan in _scans(json.loads(explained[0][1])):
             key = _key(_parts(scan["Table"]))
             filters = scan.get("Filters", ())
-            if key in places:
-                found.setdefault(key, []).append(places[key].scans([filters] if isinstance(filters, str) else filters))
+            if key in self._places:
+                bounds = self._places[key].scans([filters] if isinstance(filters, str) else filters)
+                found.setdefault(key, []).append(bounds)
         return {key: _hull(some) for key, some in found.items()}
 
     def _show(self, place: Place, bounds: Bounds) -> None:
@@ -203,9 +204,9 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             read, lambda part: f"{root}/{part.file.path}" if root else self._files.name(store, part)
         )
         if streamed:
-            name = f"stream_{len(self._streams)}"
-            self._streams.append(Stream(place.table, read, streamed))
-            self._runner.register(name, self._streams[-1])
+            name = f"stream_{list(self._places).index(_key(place.path))}"
+            self._streams[name] = Stream(place.table, read, streamed)
+            self._runner.register(name, self._streams[name])
             queries.append(place.table.streamed(f"temp.{name}"))
         place.parts = read.parts
         text = " UNION ALL ".join(queries) or place.table.empty
@@ -214,21 +215,27 @@ class SqlSession(AbstractContextManager["SqlSession"]):
 
     def _run(self, connection: duckdb.DuckDBPyConnection, call: Callable[[], _Result]) -> _Result:
         """Return what a call of a connection returns; raise the error of a file instead of DuckDB's own."""
+        self._files.error = None
+        for stream in self._streams.values():
+            stream.feeds.clear()
         try:
             return interruptible(call, connection.interrupt)
         except duckdb.Error as error:
             if self._files.error is not None:
                 raise self._files.error from None
-            for feed in (feed for stream in self._streams for feed in stream.feeds):
-                with feed.errors():
-                    raise
+            for feed in (feed for stream in self._streams.values() for feed in stream.feeds):
+                if feed.error is not None:
+                    raise feed.error from None
             for place in self._places.values() if not self._verify else ():
                 check_parts(place.snapshot.store, place.parts or ())
             raise _refused(error) from None
 
 
 def _body(query: duckdb.Statement) -> str:
-    return query.query.strip().removesuffix(";")
+    """Return the text of a query up to its semicolon, which a comment may follow."""
+    text = query.query.encode()
+    end = next((offset for offset, _ in duckdb.tokenize(query.query) if text[offset : offset + 1] == b";"), None)
+    return text[:end].decode()
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> tuple[list[str], list[tuple[str | None, ...]]]:
