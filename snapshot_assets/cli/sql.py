@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from snapshot_assets.cli.location import place_of
+from snapshot_assets.catalog.verify.signatures import check_signed
+from snapshot_assets.cli.location import place_of, signing_of
 from snapshot_assets.cli.output import show, show_message, show_table
 from snapshot_assets.errors import PlanError, SnapshotError
-from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.reading.snapshot import Snapshot
@@ -38,12 +38,12 @@ def run(options: argparse.Namespace) -> int:
     if output is not None and not output.parent.is_dir():
         raise PlanError(f"--output {options.output}: there is no folder {output.parent}; create it.")
     versions = _versions(options.at)
-    store = place_of(options).store()
+    snapshots = _opened(options, versions)
     if options.print:
-        return _print(_opened(store, versions))
+        return _print(snapshots)
     if options.format is not None:
-        return _write(options, _opened(store, versions), text, output)
-    with _session(options, _opened(store, versions)) as session:
+        return _write(options, snapshots, text, output)
+    with _session(options, snapshots) as session:
         if text is not None:
             _show(session, text)
             return 0
@@ -53,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
                 _show(session, query)
             except SnapshotError as error:
                 show_message(str(error), "error")
+            except KeyboardInterrupt:
+                show_message("The query was cancelled.")
     return 0
 
 
@@ -95,10 +97,16 @@ def _versions(given: Sequence[str]) -> dict[str, str | None]:
     return versions
 
 
-def _opened(store: ObjectStore, versions: dict[str, str | None]) -> dict[str, Snapshot]:
+def _opened(options: argparse.Namespace, versions: dict[str, str | None]) -> dict[str, Snapshot]:
+    """Return the snapshots by their names in SQL; refuse one that lacks a signature that the call or the plan wants."""
     from snapshot_assets.engine.reading.snapshot import open_version
 
-    return {name: open_version(store, version) for name, version in versions.items()}
+    place = place_of(options)
+    store, signing = place.store(), signing_of(options, place.signing)
+    snapshots = {name: open_version(store, version) for name, version in versions.items()}
+    for snapshot in snapshots.values():
+        check_signed(store, snapshot.head, signing, snapshot.revision)
+    return snapshots
 
 
 def _session(options: argparse.Namespace, snapshots: dict[str, Snapshot], output: Path | None = None) -> SqlSession:

@@ -152,7 +152,7 @@ COMMANDS = {
     "compare": Command(
         "compare:run", "compare a snapshot with its database by value; name what is damaged", compare, *_SPARK, _JSON
     ),
-    "sql": Command("sql:run", "ask a snapshot a question in SQL, without a restore", query, location()),
+    "sql": Command("sql:run", "ask a snapshot a question in SQL, without a restore", query, signers, location()),
     "status": Command(
         "status:run",
         "show the age of the newest backup and what it needs; reads no data",

@@ -13,6 +13,7 @@ import pyarrow as pa
 from snapshot_assets.catalog.listing import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.parallel import read_parts
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow.compute as pc
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 
 def open(
@@ -99,15 +101,21 @@ class Snapshot:
             self, choose_files(self.store, self.state, self.schema, RowOptions(table=parse_table(name)))
         )
 
-    def metadata(self, name: str) -> pa.Table:
-        """Return a metadata table, such as `$files` or `$tags`; see the reference of metadata tables.
+    def metadata(self, name: str, since: str | None = None) -> pa.Table:
+        """Return a metadata table of this version, such as `$files` or `$tags`; see the reference of metadata tables.
+
+        `since` is the version at which `$diff` starts, and is for that table only.
 
         Raises:
-            PlanError: There is no such metadata table.
+            PlanError: There is no such metadata table, or `since` is missing or has no effect.
+            VersionNotFoundError: There is no such version.
         """
-        if name not in METADATA_TABLES or name == "$diff":
+        if name not in METADATA_TABLES:
             raise PlanError(f"there is no metadata table {name!r}. {suggestion(name, METADATA_TABLES)}")
-        return METADATA_TABLES[name].read(TableRequest(self.head, self.state, 0))
+        if (name == "$diff") is (since is None):
+            raise PlanError("since is the version at which $diff starts: give it for that table, and for no other")
+        first = 0 if since is None else resolve_version(since, self.head)
+        return METADATA_TABLES[name].read(TableRequest(self.head, self.state, first))
 
     def __repr__(self) -> str:
         return f"<Snapshot of {self.store.uri} at revision {self.revision}, {len(self.schema.tables)} tables>"
@@ -218,6 +226,22 @@ class SnapshotTable:
                     return
 
         return register_io_source(read, schema=pl.DataFrame(self.schema.empty_table()).schema)
+
+    def to_duckdb(self, connection: DuckDBPyConnection, *, verify: bool = True) -> DuckDBPyRelation:
+        """Return the table as a relation of a DuckDB connection, in the types of a restore into DuckDB.
+
+        DuckDB itself reads Parquet files on this machine; all others are streamed to it.
+
+        Args:
+            connection: The connection, which must stay open while the relation is used.
+            verify: Whether the files are hashed now.
+
+        Raises:
+            ChecksumMismatchError: A file is damaged.
+        """
+        from snapshot_assets.engine.reading.sql_places import relation_of
+
+        return relation_of(self.snapshot, self.definition.table_name, connection, verify=verify)
 
 
 def _aware(time: datetime | None) -> datetime | None:

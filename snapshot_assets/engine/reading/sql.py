@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ _PLANNING = "statistics_propagation,empty_result_pullup,late_materialization,row
 """Optimizers that would drop the scan of a table without rows from a plan."""
 
 _CONFINED = {"python_enable_replacements": "false", "enable_external_access": "false", "lock_configuration": "true"}
-_EXPLAINS = re.compile(r"\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([^)]*\))?", re.IGNORECASE)
+_EXPLAINS = re.compile(r"\A\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([^)]*\))?", re.IGNORECASE)
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _Result = TypeVar("_Result")
 _DESCRIBES = re.compile(r"\s*(?:DESC|DESCRIBE|SHOW)\b", re.IGNORECASE)
@@ -65,7 +66,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         output: Path | None = None,
     ) -> None:
         self._snapshots, self._verify, self._notify, self._output = snapshots, verify, notify, output
-        self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), dict[str, Stream]()
+        self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), list[Stream]()
         self._places = {_key(place.path): place for place in places_of(snapshots)}
         with ExitStack() as stack:
             spill = stack.enter_context(scratch_folder(Path(gettempdir()), "snapshots-sql"))
@@ -83,13 +84,14 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         """Create the schemas in both databases, and the tables, without rows, in the one that plans."""
         schemas = dict.fromkeys(place.path[:2] for place in self._places.values())
         names = [name for name in self._snapshots if name != DEFAULT]
-        default = [path for path in schemas if path[0] == next(iter(self._snapshots))]
+        first = next(iter(self._snapshots))
+        default = dict.fromkeys([*(path for path in schemas if path[0] == first), (first, "main")])
         tables = [f"CREATE TABLE {qualified(place.path)} AS {place.table.empty}" for place in self._places.values()]
         statements = [
             "SET TimeZone = 'UTC'",
             *(f"ATTACH ':memory:' AS {identifier(name)}" for name in names),
             *(f"CREATE SCHEMA IF NOT EXISTS {qualified(path)}" for path in schemas),
-            *([f"SET search_path = {literal(','.join(map(qualified, default)))}"] if default else []),
+            f"SET search_path = {literal(','.join(map(qualified, default)))}",
         ]
         self._planner.execute(f"SET disabled_optimizers = {literal(_PLANNING)}")
         for connection, own in ((self._planner, [*statements, *tables]), (self._runner, statements)):
@@ -141,8 +143,10 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 " SUMMARIZE or EXPLAIN."
             )
         self._add_metadata(sql)
-        named = {path[-1].lower() for path in self._named(_EXPLAINS.sub("", sql))}
-        bounds = self._planned(statements[0])  # has also tables that functions such as `query_table` read
+        self._streams.clear()
+        self._files.error = None
+        named = Counter(path[-1].lower() for path in self._named(_EXPLAINS.sub("", sql)))
+        bounds = self._planned(statements[0], named)  # has also tables that functions such as `query_table` read
         places = {key: place for key, place in self._places.items() if key in bounds or key[2] in named}
         if not places or _DESCRIBES.match(sql):
             return self._planner, statements[0]
@@ -172,8 +176,12 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                         connection.execute(f"CREATE OR REPLACE TABLE {path} AS FROM {_METADATA}")
                         connection.unregister(_METADATA)
 
-    def _planned(self, query: duckdb.Statement) -> dict[_Key, Bounds]:
-        """Return, by table that a query reads, bounds of time that contain all rows that it reads."""
+    def _planned(self, query: duckdb.Statement, named: Mapping[str, int]) -> dict[_Key, Bounds]:
+        """Return, by table that a query reads, bounds of time that contain all rows that it reads.
+
+        They are open for a table of which the plan has fewer scans than the query names: a scan that was left out of
+        the plan, because the table there has no rows, may have had other bounds.
+        """
         if query.type is not duckdb.StatementType.SELECT:
             return {}
         with _refusals():
@@ -182,10 +190,11 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         for scan in _scans(json.loads(explained[0][1])):
             key = _key(_parts(scan["Table"]))
             filters = scan.get("Filters", ())
-            if key in self._places:
-                bounds = self._places[key].scans([filters] if isinstance(filters, str) else filters)
-                found.setdefault(key, []).append(bounds)
-        return {key: _hull(some) for key, some in found.items()}
+            if (place := self._places.get(key)) is not None:
+                found.setdefault(key, []).append(place.scans([filters] if isinstance(filters, str) else filters))
+        return {
+            key: _hull(some) if len(some) >= named[key[2]] > 0 else (None, None) for key, some in found.items()
+        }
 
     def _show(self, place: Place, bounds: Bounds) -> None:
         """Make a table the view of its files that may have rows in some bounds, once they are hashed."""
@@ -204,10 +213,10 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             read, lambda part: f"{root}/{part.file.path}" if root else self._files.name(store, part)
         )
         if streamed:
-            name = f"stream_{list(self._places).index(_key(place.path))}"
-            self._streams[name] = Stream(place.table, read, streamed)
-            self._runner.register(name, self._streams[name])
-            queries.append(place.table.streamed(f"temp.{name}"))
+            name = f"stream of {'.'.join(place.path)}"
+            self._streams.append(Stream(place.table, read, streamed))
+            self._runner.register(name, self._streams[-1])
+            queries.append(place.table.streamed(f"temp.{identifier(name)}"))
         place.parts = read.parts
         text = " UNION ALL ".join(queries) or place.table.empty
         view = f"CREATE OR REPLACE VIEW {qualified(place.path)} AS {text}"
@@ -215,15 +224,12 @@ class SqlSession(AbstractContextManager["SqlSession"]):
 
     def _run(self, connection: duckdb.DuckDBPyConnection, call: Callable[[], _Result]) -> _Result:
         """Return what a call of a connection returns; raise the error of a file instead of DuckDB's own."""
-        self._files.error = None
-        for stream in self._streams.values():
-            stream.feeds.clear()
         try:
             return interruptible(call, connection.interrupt)
         except duckdb.Error as error:
             if self._files.error is not None:
                 raise self._files.error from None
-            for feed in (feed for stream in self._streams.values() for feed in stream.feeds):
+            for feed in (feed for stream in self._streams for feed in stream.feeds):
                 if feed.error is not None:
                     raise feed.error from None
             for place in self._places.values() if not self._verify else ():

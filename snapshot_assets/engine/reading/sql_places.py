@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 
+import duckdb
 import pyarrow as pa
 
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, sql_tables, table_query
+from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, Stream, sql_tables, table_query
 from snapshot_assets.engine.reading.options import RowOptions
+from snapshot_assets.engine.reading.parallel import check_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_files
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import in_zone, is_time
 from snapshot_assets.format.name_texts import printed_name
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.storage.location import FILE, parse_location
 
 DEFAULT = "memory"
@@ -96,6 +99,24 @@ def places_of(snapshots: Mapping[str, Snapshot]) -> Iterator[Place]:
     for name, snapshot in snapshots.items():
         for table in sql_tables(snapshot.schema):
             yield Place((name, *table.name), snapshot, table)
+
+
+def relation_of(
+    snapshot: Snapshot, name: TableName, connection: duckdb.DuckDBPyConnection, *, verify: bool
+) -> duckdb.DuckDBPyRelation:
+    """Return a table as a relation of any connection; see `SnapshotTable.to_duckdb`."""
+    place = next(each for each in places_of({DEFAULT: snapshot}) if each.table.table.table_name == name)
+    read, root = place.read((None, None)), local_root(snapshot)
+    if verify:
+        check_parts(snapshot.store, read.parts)
+    queries, streamed = place.queries(read, partial(_path_below, root or ""))
+    if streamed or root is None:
+        streamed = streamed if root else read.parts
+        queries = queries if root else []
+        view = f"snapshot_{secrets.token_hex(8)}"
+        connection.register(view, Stream(place.table, read, streamed))
+        queries.append(place.table.streamed(view))
+    return connection.sql(" UNION ALL ".join(queries) or place.table.empty)
 
 
 def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
