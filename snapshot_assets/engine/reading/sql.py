@@ -192,9 +192,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             filters = scan.get("Filters", ())
             if (place := self._places.get(key)) is not None:
                 found.setdefault(key, []).append(place.scans([filters] if isinstance(filters, str) else filters))
-        return {
-            key: _hull(some) if len(some) >= named[key[2]] > 0 else (None, None) for key, some in found.items()
-        }
+        return {key: _hull(some) if len(some) >= named[key[2]] > 0 else (None, None) for key, some in found.items()}
 
     def _show(self, place: Place, bounds: Bounds) -> None:
         """Make a table the view of its files that may have rows in some bounds, once they are hashed."""
