@@ -76,9 +76,7 @@ def test_every_name_of_a_version_opens_the_rows_that_it_had(place: Place) -> Non
     place.export()
     first = Catalog.open(place.store).state.revision
     create_tag(Catalog.open_for_writing(place.store), "before", first)
-    point = create_savepoint(
-        Catalog.open_for_writing(place.store), Catalog.open(place.store).state.data_revision
-    )
+    point = create_savepoint(Catalog.open_for_writing(place.store), Catalog.open(place.store).state.data_revision)
     add_rows(place.source)
     place.export(chunks=[2], replace=True)
     uri, newest = place.store.uri, Catalog.open(place.store).state.revision

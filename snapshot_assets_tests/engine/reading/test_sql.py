@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from dataclasses import replace
-from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-import snapshot_assets
-from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.engine.reading import parallel, sql_places
 from snapshot_assets.engine.reading.duckdb_tables import Stream, sql_tables
 from snapshot_assets.engine.reading.snapshot import Snapshot, open_version
 from snapshot_assets.engine.reading.sql import SqlSession
-from snapshot_assets.engine.reading.sql_places import DEFAULT, view_statements
-from snapshot_assets.errors import ChecksumMismatchError, ObjectNotFoundError, PlanError
-from snapshot_assets.format.names import parse_table
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.options import open_store
-from snapshot_assets_tests.catalog.execute import delete_rows
-from snapshot_assets_tests.databases.duckdb.test_types import CASES
-from snapshot_assets_tests.databases.postgresql.values import every_type_script
-from snapshot_assets_tests.engine.compact.compactions import compact
+from snapshot_assets.engine.reading.sql_places import DEFAULT
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.reading.test_reading import hourly
-from snapshot_assets_tests.engine.reading.test_snapshot import flip
-from snapshot_assets_tests.odd_names import ODD
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer
-from snapshot_assets_tests.servers.s3 import S3Server
 
 __all__ = ["hourly"]
 
