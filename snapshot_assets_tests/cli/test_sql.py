@@ -16,7 +16,6 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of
@@ -139,13 +138,18 @@ def test_what_is_missing_or_damaged_has_its_exit_status(snapshots: Snapshots, sq
 
 def test_versions_have_the_names_of_at(sql: Snapshots, source: str, exported: Path) -> None:
     catalog = Catalog.open_for_writing(store_of(exported))
-    create_tag(catalog, "a=b", catalog.state.revision)
+    create_tag(catalog, "first", catalog.state.revision)
     delete_rows(Catalog.open_for_writing(store_of(exported)), parse_table("main.readings"), "value < 10")
     export(make_plan(source, exported.as_uri()), store_of(exported))
     query = "SELECT count(*) AS n FROM {}"
     assert sql("--format", "csv", query.format("readings")).out == "n\n62\n"
-    assert sql("--format", "csv", "--at", "tag:a=b", query.format("readings")).out == "n\n72\n"
-    both = ("--at", "New=rev:" + str(Catalog.open(store_of(exported)).state.seals[-1].revision), "--at", "old=tag:a=b")
+    assert sql("--format", "csv", "--at", "tag:first", query.format("readings")).out == "n\n72\n"
+    both = (
+        "--at",
+        "New=rev:" + str(Catalog.open(store_of(exported)).state.seals[-1].revision),
+        "--at",
+        "old=tag:first",
+    )
     gone = "(FROM old.main.readings EXCEPT ALL FROM new.main.readings)"
     assert sql("--format", "csv", *both, query.format(gone)).out == "n\n10\n"
     printed = sql(*both, "--print")
