@@ -30,13 +30,17 @@ _WELCOME = "End a query with ;. SHOW ALL TABLES; lists the tables, DESCRIBE publ
 def run(options: argparse.Namespace) -> int:
     """Run one query, or those that a person types; print or write its rows."""
     text = _query(options)
-    output = None if options.output is None else Path(options.output).absolute()
+    output = None if options.output is None else Path(options.output).resolve()
     if options.format == "parquet" and output is None:
         raise PlanError("Parquet is not text: name the file, as in --format parquet --output rows.parquet.")
     if options.format is None and output is not None:
         raise PlanError(f"--output {options.output} needs --format csv, json or parquet.")
     if output is not None and not output.parent.is_dir():
         raise PlanError(f"--output {options.output}: there is no folder {output.parent}; create it.")
+    if output is not None and os.path.exists(options.output) and not output.is_file():
+        raise PlanError(f"--output {options.output} is not a file; name one, or leave --output out for stdout.")
+    if options.print and (text is not None or options.format is not None):
+        raise PlanError("--print runs no query: leave the query and --format out.")
     versions = _versions(options.at)
     snapshots = _opened(options, versions)
     if options.print:

@@ -6,6 +6,7 @@ file has the table's types and no row of it is deleted; the snapshot's reader st
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -164,17 +165,17 @@ def sql_tables(schema: DatabaseSchema) -> list[SqlTable]:
 
 def unique(names: Iterable[TableName]) -> dict[TableName, TableName]:
     """Return names of tables in SQL: those that differ only by case from an earlier one get a number."""
-    taken: dict[str, None] = {}
-    return {name: TableName(name.schema, _free(name.table, taken, f"{name.schema}.".lower())) for name in names}
+    taken = defaultdict[str, dict[str, None]](dict)  # by schema
+    return {name: TableName(name.schema, _free(name.table, taken[name.schema.lower()])) for name in names}
 
 
-def _free(name: str, taken: dict[str, None], prefix: str = "") -> str:
+def _free(name: str, taken: dict[str, None]) -> str:
     """Return a name that is not taken, whatever its case, and take it."""
     number, free = 0, name
-    while prefix + free.lower() in taken:
+    while free.lower() in taken:
         number += 1
         free = f"{name}_{number}"
-    taken[prefix + free.lower()] = None
+    taken[free.lower()] = None
     return free
 
 

@@ -37,8 +37,8 @@ def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = 
             yield from rows([part])
         return
     todo, waiting, stop = iter(parts), deque[Queue[object]](), threading.Event()
-    try:
-        with threads(workers) as pool:
+    with threads(workers) as pool:
+        try:
             while True:
                 for part in islice(todo, workers + 1 - len(waiting)):
                     waiting.append(Queue(_WAITING_BATCHES))
@@ -46,8 +46,8 @@ def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = 
                 if not waiting:
                     return
                 yield from _drain(waiting.popleft())
-    finally:
-        stop.set()
+        finally:
+            stop.set()  # before the pool waits for its threads, which may wait for room
 
 
 def check_parts(store: ObjectStore, parts: Sequence[FilePart]) -> None:

@@ -175,10 +175,8 @@ class SnapshotTable:
         chosen = tuple(columns or ())
         if isinstance(columns, str) or (columns is not None and not chosen):
             raise PlanError(f"columns is {columns!r}; write a list of names, such as ['id', 'fare'], or leave it out")
-        TimeFilter(start, end)  # refuses an empty range
-        options = RowOptions(
-            table=self.definition.table_name, columns=chosen, start=_aware(start), end=_aware(end), verify=verify
-        )
+        TimeFilter(_aware(start), _aware(end))  # refuses an empty range
+        options = RowOptions(table=self.definition.table_name, columns=chosen, start=start, end=end, verify=verify)
         schema = self._read(options).schema
         batches = self._batches(options if filter is None else RowOptions(**{**vars(options), "columns": ()}))
         if filter is not None:

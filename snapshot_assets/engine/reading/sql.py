@@ -146,8 +146,8 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         self._streams.clear()
         self._files.error = None
         named = Counter(path[-1].lower() for path in self._named(_EXPLAINS.sub("", sql)))
-        places = {key: place for key, place in self._places.items() if key[2] in named}
-        bounds = self._planned(statements[0], places, named)
+        bounds = self._planned(statements[0], named)  # has also tables that functions such as `query_table` read
+        places = {key: place for key, place in self._places.items() if key in bounds or key[2] in named}
         if not places or _DESCRIBES.match(sql):
             return self._planner, statements[0]
         for key, place in places.items():
@@ -176,12 +176,10 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                         connection.execute(f"CREATE OR REPLACE TABLE {path} AS FROM {_METADATA}")
                         connection.unregister(_METADATA)
 
-    def _planned(
-        self, query: duckdb.Statement, places: Mapping[_Key, Place], named: Mapping[str, int]
-    ) -> dict[_Key, Bounds]:
-        """Return bounds of time that contain all rows that a query reads of a table; others have none.
+    def _planned(self, query: duckdb.Statement, named: Mapping[str, int]) -> dict[_Key, Bounds]:
+        """Return, by table that a query reads, bounds of time that contain all rows that it reads.
 
-        A table of which the plan has fewer scans than the query names has none either: a scan that was left out of
+        They are open for a table of which the plan has fewer scans than the query names: a scan that was left out of
         the plan, because the table there has no rows, may have had other bounds.
         """
         if query.type is not duckdb.StatementType.SELECT:
@@ -192,9 +190,9 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         for scan in _scans(json.loads(explained[0][1])):
             key = _key(_parts(scan["Table"]))
             filters = scan.get("Filters", ())
-            if key in places:
-                found.setdefault(key, []).append(places[key].scans([filters] if isinstance(filters, str) else filters))
-        return {key: _hull(some) for key, some in found.items() if len(some) >= named[key[2]]}
+            if (place := self._places.get(key)) is not None:
+                found.setdefault(key, []).append(place.scans([filters] if isinstance(filters, str) else filters))
+        return {key: _hull(some) if len(some) >= named[key[2]] > 0 else (None, None) for key, some in found.items()}
 
     def _show(self, place: Place, bounds: Bounds) -> None:
         """Make a table the view of its files that may have rows in some bounds, once they are hashed."""
@@ -230,15 +228,18 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             if self._files.error is not None:
                 raise self._files.error from None
             for feed in (feed for stream in self._streams for feed in stream.feeds):
-                with feed.errors():
-                    raise
+                if feed.error is not None:
+                    raise feed.error from None
             for place in self._places.values() if not self._verify else ():
                 check_parts(place.snapshot.store, place.parts or ())
             raise _refused(error) from None
 
 
 def _body(query: duckdb.Statement) -> str:
-    return query.query.strip().removesuffix(";")
+    """Return the text of a query up to its semicolon, which a comment may follow."""
+    text = query.query.encode()
+    end = next((offset for offset, _ in duckdb.tokenize(query.query) if text[offset : offset + 1] == b";"), None)
+    return text[:end].decode()
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> tuple[list[str], list[tuple[str | None, ...]]]:
