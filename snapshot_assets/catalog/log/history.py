@@ -67,7 +67,7 @@ class History:
         self._start = listing.start
         self._after = log_after(store, listing, listing.start)
         self.head = max((*self._after, *listing.checkpoints, *listing.transactions), default=0)
-        self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
+        self.pruned = self._start - sum(number <= self._start for number in self._there)
 
     def _why_stray(self, number: int) -> str:
         path, others = transaction_path(number), [each for each in self._transactions if each != number]

@@ -14,11 +14,13 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.rebuild.recover import execute_recovery, plan_recovery
 from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import LocationNotEmptyError, NoSnapshotError, PlanError, StoreUnavailableError
-from snapshot_assets.format.layout import SEALS, log_revision, transaction_path
+from snapshot_assets.format.layout import SEALS, VERIFICATIONS, checkpoint_path, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import StoreWrapper
 from snapshot_assets.storage.location import parse_location
@@ -104,6 +106,66 @@ def test_a_forged_object_far_above_the_log_is_hidden_by_a_recovery(lockable: Loc
     done = execute_recovery(plan)
     assert done.report is not None
     assert [fault for fault in done.report.faults if fault.is_damage] == []
+
+
+def test_a_later_recovery_writes_nothing_back_that_an_earlier_one_gave_up(
+    lockable: LockedBucket, tmp_path: Path
+) -> None:
+    store = lockable.store()
+    head = snapshot_at(store).catalog.state.revision
+    before, far = second_later(), {transaction_path(each) for each in (10**12, 2**63 - 1, 10**20 - 1)}
+    for path in (*map(transaction_path, range(head + 1, head + 4)), *far, checkpoint_path(10**12)):
+        store.put(path, b"forged")
+    execute_recovery(plan_recovery(store, before))
+    again = plan_recovery(store, second_later())
+    assert (again.written, again.later, again.lost, again.restart) == ([], (), (), 0)
+    true = contents(store)
+    for path in true:  # a second attack
+        hide(store, path)
+    between = plan_recovery(store, before + timedelta(seconds=1))  # when the forged objects were there
+    assert far.isdisjoint(each.path for each in between.written)
+    found = first_alteration(store)
+    for target in (open_store(parse_location(f"file://{tmp_path}/recovered/here")), store):
+        plan = plan_recovery(store, found, target)
+        assert {each.path for each in plan.written if not each.path.startswith(SEALS)} == true.keys()
+        done = execute_recovery(plan).report
+        assert done is not None
+        assert [fault.kind for fault in done.faults] == [FaultKind.LOST]
+
+
+def test_a_rebuild_below_the_true_end_is_undone(lockable: LockedBucket) -> None:
+    """It wrote a checkpoint at a revision that had none, and the log continues behind that."""
+    store = lockable.store()
+    writer = snapshot_at(store, 0)
+    early, catalog = contents(store), writer.catalog
+    for tag in ("two", "three", "four"):
+        create_tag(catalog, tag, catalog.state.seals[-1].revision)
+    true, before = contents(store), second_later()
+    for path in (true.keys() - early.keys()) | {transaction_path(2)}:
+        hide(store, path)
+    rebuilt = checkpoint_path(rebuild(store).revision)
+    assert catalog.state.revision > log_revision(rebuilt)
+    for again in (False, True):
+        plan = plan_recovery(store, second_later() if again else before)
+        assert (rebuilt in plan.later, bool(plan.written)) == (not again, not again)
+        done = execute_recovery(plan).report
+        assert done is not None
+        assert (done.faults, contents(store)) == ([], true)
+
+
+def test_records_that_were_written_before_the_attack_and_altered_by_it_are_hidden(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    now = snapshot_at(store).catalog.now()
+    before = second_later()
+    record_verification(store, verify(store), now)
+    [record] = [info.path for info in store.list(VERIFICATIONS)]
+    overwrite(store, record)
+    assert altered(store) == {record}
+    plan = plan_recovery(store, before)
+    assert plan.later == (record,)
+    done = execute_recovery(plan).report
+    assert done is not None
+    assert (done.faults, altered(store)) == ([], set())
 
 
 def test_an_attacker_who_begins_the_log_anew_hides_nothing(lockable: LockedBucket) -> None:
