@@ -35,6 +35,9 @@ _GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "MethodNotAllowed"})
 _NONE = _GONE | {"ObjectLockConfigurationNotFoundError", "NotImplemented"}
 """Codes of answers that a bucket is not configured so, or cannot be."""
 
+_UNLOCKED = _NONE | {"NoSuchObjectLockConfiguration", "InvalidRequest"}
+"""Codes of answers that an object has no lock, or cannot have one."""
+
 
 @dataclass(frozen=True)
 class ObjectVersion:
@@ -168,6 +171,17 @@ class S3Bucket:
             found = self._client.head_object(**self._object(path, version), **self._customer_key)
         until: datetime | None = found.get("ObjectLockRetainUntilDate")
         return until.astimezone(UTC) if until is not None else None
+
+    def proved_lock(self, path: str) -> datetime | None:
+        """Return until when an object is locked; None if it is not, never for lack of a right.
+
+        Raises:
+            StoreDeniedError: The right to `s3:GetObjectRetention` is missing, without which S3 leaves out the time.
+        """
+        if (until := self.retained_until(path)) is None:
+            with suppress(ObjectNotFoundError), self._errors("read the lock of", path, absent=_UNLOCKED):
+                self._client.get_object_retention(**self._object(path))
+        return until
 
     def hold(self, path: str, version: str = "", *, on: bool) -> None:
         """Put a version of an object, the newest by default, under the store's legal hold, or end that."""
