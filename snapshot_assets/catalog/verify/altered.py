@@ -19,7 +19,7 @@ from snapshot_assets.catalog.receipts import stands_for
 from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.retained import needed_objects
-from snapshot_assets.errors import ObjectNotFoundError, StoreDeniedError
+from snapshot_assets.errors import LostLogError, ObjectNotFoundError, StoreDeniedError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import (
     COMPARISONS,
@@ -234,6 +234,20 @@ def altered_faults(scan: LogScan) -> Iterator[Fault]:
         what = "is hidden by a delete marker" if each.hidden else "has other bytes than its oldest version"
         message = f"{each.path} {what} since {time_text(each.since)}."
         yield Fault(FaultKind.ALTERED, each.path, message if number else f"{message} {remedy(found)}")
+
+
+def refuse_hidden_log(store: ObjectStore) -> None:
+    """Refuse a location without a log if its bucket has versions of one, which no command deleted.
+
+    Raises:
+        LostLogError: Something else hid it.
+    """
+    for fault in altered_faults(scan_log(store)):
+        if fault.is_damage:
+            raise LostLogError(
+                f"{store.uri} has no log: {fault.message} If that was deleted on purpose, use another location.",
+                uri=store.uri,
+            )
 
 
 def remedy(found: list[Alteration]) -> str:
