@@ -58,7 +58,7 @@ class Recovery:
         later: What is hidden: later receipts, pins and records, and objects of the log that it did not have or cannot
             reach.
         lost: The revisions after that time, whoever wrote them, ascending.
-        tags: The tags of the present head that the state of that time lacks.
+        pins: The tags and savepoints of the present head that the state of that time lacks.
         missing: Paths of needed objects that have no version.
         restart: The revision of the new log that begins; 0 if the log reaches nothing after that time.
         report: The verification of the result; None before.
@@ -73,7 +73,7 @@ class Recovery:
     copied: tuple[ObjectVersion, ...] = ()
     later: tuple[str, ...] = ()
     lost: tuple[int, ...] = ()
-    tags: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     restart: int = 0
     report: Report | None = None
@@ -108,15 +108,19 @@ def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None =
         )
     missing = tuple(sorted(needed.keys() - chosen.keys()))
     plan = Recovery(to or store, view_of(store, bucket, chosen), before, scan.state.revision, missing=missing)
-    if to is not None and to.uri != store.uri:
+    if to is not None:
         return replace(plan, copied=_copied(to, chosen))
     again = [(names[path][0], each) for path, each in chosen.items() if names[path][0] != each]
     hidden = tuple(each for newest, each in again if newest.marker)
     other = (each for newest, each in again if not newest.marker and not same_bytes(bucket, newest, each))
     _, _, present = true_objects(store, bucket, names)
-    tags = present.state.tags.keys() - scan.state.tags.keys()
-    plan = replace(plan, hidden=hidden, overwritten=tuple(other), tags=tuple(sorted(tags)))
+    pins = _pins(present) - _pins(scan)
+    plan = replace(plan, hidden=hidden, overwritten=tuple(other), pins=tuple(sorted(pins)))
     return _with_later(plan, names, scan, chosen.keys())
+
+
+def _pins(scan: LogScan) -> set[str]:
+    return {str(known.pin) for known in scan.state.pins}
 
 
 def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[ObjectVersion, ...]:

@@ -38,7 +38,7 @@ from snapshot_assets_tests.catalog.attacks import (
 )
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire
-from snapshot_assets_tests.catalog.tags import wait_for_clock
+from snapshot_assets_tests.catalog.tags import save, wait_for_clock
 from snapshot_assets_tests.servers.locked import LockedBucket
 
 
@@ -190,22 +190,23 @@ def test_a_commit_of_the_attacker_is_given_up_and_the_log_goes_on_above_it(locka
     writer = snapshot_at(store)
     head, before = writer.catalog.state.revision, second_later()
     rename_tag(writer.catalog, "one", "forged")
+    save(writer.catalog)
     writer.receipt(2)
     plan = plan_recovery(store, before)
-    assert (plan.lost, plan.tags, plan.restart) == ((head + 1,), ("forged",), head + 2)
+    assert (plan.lost, plan.pins, plan.restart) == ((head + 1, head + 2), ("savepoint 1", "tag 'forged'"), head + 3)
     assert [each.path.split("-")[1] for each in plan.hidden] == ["one"]
-    assert [path.split("-")[0] for path in plan.later] == ["data/2/chunk", "tag/tag"]
+    assert [path.split("-")[0] for path in plan.later] == ["data/2/chunk", "savepoint/savepoint", "tag/tag"]
     done = execute_recovery(plan)
     assert done.report is not None
     assert [fault.kind for fault in done.report.faults] == [FaultKind.LOST]
     catalog = Catalog.open_for_writing(store)
-    assert (catalog.state.revision, catalog.state.sealed, *catalog.state.tags) == (head + 2, True, "one")
+    assert (catalog.state.revision, catalog.state.sealed, *catalog.state.tags) == (head + 3, True, "one")
     create_tag(catalog, "two", head)
     assert [fault.kind for fault in verify(store).faults] == [FaultKind.LOST]
     again = execute_recovery(plan_recovery(store, before))  # gives up what followed the first recovery
     assert again.report is not None
     assert ({*again.lost}, again.report.damaged, *read_state(store).tags) == (
-        {*range(head + 1, head + 4)},
+        {*range(head + 1, head + 5)},
         False,
         "one",
     )
@@ -294,8 +295,8 @@ def test_the_time_of_a_second_attack_is_its_own(lockable: LockedBucket) -> None:
     for info in list(store.list()):
         hide(store, info.path)
     plan = plan_recovery(store, first_alteration(store))
-    assert (plan.lost, plan.tags) == ((), ())
-    assert plan_recovery(store, found.before).tags == ("gold",)  # which going back too far would give up
+    assert (plan.lost, plan.pins) == ((), ())
+    assert plan_recovery(store, found.before).pins == ("tag 'gold'",)  # which going back too far would give up
     done = execute_recovery(plan).report
     assert done is not None
     assert [fault for fault in done.faults if fault.is_damage] == []
