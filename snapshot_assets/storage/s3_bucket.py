@@ -35,9 +35,6 @@ _GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "MethodNotAllowed"})
 _NONE = _GONE | {"ObjectLockConfigurationNotFoundError", "NotImplemented"}
 """Codes of answers that a bucket is not configured so, or cannot be."""
 
-_UNLOCKED = _NONE | {"NoSuchObjectLockConfiguration", "InvalidRequest"}
-"""Codes of answers that an object has no lock, or cannot have one."""
-
 
 @dataclass(frozen=True)
 class ObjectVersion:
@@ -179,7 +176,8 @@ class S3Bucket:
             StoreDeniedError: The right to `s3:GetObjectRetention` is missing, without which S3 leaves out the time.
         """
         if (until := self.retained_until(path)) is None:
-            with suppress(ObjectNotFoundError), self._errors("read the lock of", path, absent=_UNLOCKED):
+            unlocked = _NONE | {"NoSuchObjectLockConfiguration", "InvalidRequest"}
+            with suppress(ObjectNotFoundError), self._errors("read the lock of", path, absent=unlocked):
                 self._client.get_object_retention(**self._object(path))
         return until
 

@@ -114,13 +114,9 @@ def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None =
     hidden = tuple(each for newest, each in again if newest.marker)
     other = (each for newest, each in again if not newest.marker and not same_bytes(bucket, newest, each))
     _, _, present = true_objects(store, bucket, names)
-    pins = _pins(present) - _pins(scan)
+    pins = {str(each.pin) for each in present.state.pins} - {str(each.pin) for each in scan.state.pins}
     plan = replace(plan, hidden=hidden, overwritten=tuple(other), pins=tuple(sorted(pins)))
     return _with_later(plan, names, scan, chosen.keys())
-
-
-def _pins(scan: LogScan) -> set[str]:
-    return {str(known.pin) for known in scan.state.pins}
 
 
 def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[ObjectVersion, ...]:

@@ -70,11 +70,9 @@ def _report(options: argparse.Namespace, uri: str, plan: Recovery, done: bool) -
     verb = "is" if done else "would be"
     show(f"{uri} {verb} as it was at {time_text(plan.before)}, at revision {plan.revision}")
     written = "written" if done else "would be written"
-    for what, objects in (("hidden", plan.hidden), ("overwritten", plan.overwritten)):
+    for what, objects in (("hidden", plan.hidden), ("overwritten", plan.overwritten), ("copied", plan.copied)):
         if objects:
-            show(f"  {what}: {sizes(objects)}, {written} again")
-    if plan.copied:
-        show(f"  copied: {sizes(plan.copied)}, {written} here")
+            show(f"  {what}: {sizes(objects)}, {written} {'here' if what == 'copied' else 'again'}")
     if plan.later:
         show(f"  later: {counted(len(plan.later), 'object')}, {'hidden' if done else 'would be hidden'}")
     if plan.lost:
