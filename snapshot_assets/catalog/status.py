@@ -204,7 +204,7 @@ def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Statu
         transactions=_size([info.size for info in infos if revision_of(info.path)]),
         checkpoints=_size([info.size for info in infos if checkpointed_revision(info.path)]),
         locks=locks,
-        unlocked=locks is not None and locks.earliest_end <= now,
+        unlocked=locks is not None and locks.earliest_end is not None and locks.earliest_end <= now,
     )
 
 

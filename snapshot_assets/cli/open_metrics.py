@@ -127,8 +127,8 @@ def _objects(status: Status) -> Iterator[_Gauge]:
 
 
 def _locks(status: Status) -> Iterator[_Gauge]:
-    """Yield when the first lock ends, for a store with the option `lock`."""
-    if status.locks is not None:
+    """Yield when the first lock ends, for a store with the option `lock`, if that is known."""
+    if status.locks is not None and status.locks.earliest_end is not None:
         text = "When the first lock of a needed object ends."
         yield _gauge("earliest_lock_end_timestamp_seconds", text, status.locks.earliest_end.timestamp())
 

@@ -99,6 +99,8 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
 
 def _locked(locks: Locks) -> str:
     """Return until when objects are locked, and what to do if that is less than half of what it may be."""
+    if locks.earliest_end is None:
+        return "unknown; grant the right s3:GetObjectRetention, so that the store can be asked"
     left, extended = locks.earliest_end - datetime.now(UTC), "never extended"
     if locks.extended_at is not None:
         extended = f"extended at {time_text(locks.extended_at)}"

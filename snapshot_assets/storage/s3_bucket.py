@@ -169,6 +169,18 @@ class S3Bucket:
         until: datetime | None = found.get("ObjectLockRetainUntilDate")
         return until.astimezone(UTC) if until is not None else None
 
+    def proved_lock(self, path: str) -> datetime | None:
+        """Return until when an object is locked; None if it is not, never for lack of a right.
+
+        Raises:
+            StoreDeniedError: The right to `s3:GetObjectRetention` is missing, without which S3 leaves out the time.
+        """
+        if (until := self.retained_until(path)) is None:
+            unlocked = _NONE | {"NoSuchObjectLockConfiguration", "InvalidRequest"}
+            with suppress(ObjectNotFoundError), self._errors("read the lock of", path, absent=unlocked):
+                self._client.get_object_retention(**self._object(path))
+        return until
+
     def hold(self, path: str, version: str = "", *, on: bool) -> None:
         """Put a version of an object, the newest by default, under the store's legal hold, or end that."""
         status = {"Status": "ON" if on else "OFF"}

@@ -137,11 +137,11 @@ def test_a_location_whose_log_is_lost_is_listed_and_not_deleted(snapshots: Snaps
         assert listed.status == ExitStatus.DAMAGED
         [lost] = [each for each in listed.json if each["status"] == "unreadable"]
         assert lost["uri"] == exported.as_uri()
-        assert f"the log was lost. Rebuild it with {_REBUILD}" in lost["error"]
+        assert f"the log was lost. Bring it back from a copy, or else rebuild the log with {_REBUILD}" in lost["error"]
     before = contents(exported)
     refused = snapshots("export", "delete", "--snapshot", exported.as_uri(), "--yes")
     assert refused.status == ExitStatus.DAMAGED
-    assert f"the log was lost. Rebuild it with {_REBUILD}" in refused.err
+    assert f"the log was lost. Bring it back from a copy, or else rebuild the log with {_REBUILD}" in refused.err
     assert contents(exported) == before
 
 

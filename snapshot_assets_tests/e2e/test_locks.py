@@ -142,6 +142,53 @@ def test_a_forged_record_does_not_keep_objects_from_being_locked(location: Locat
         assert location.on("status", "--json").json["locks"]["extended_at"] is None
 
 
+def test_an_export_into_a_hidden_location_is_refused_and_one_into_a_deleted_location_is_not(
+    snapshots: Snapshots, lockable: LockedBucket, source: str, tmp_path: Path
+) -> None:
+    location = Location(snapshots, lockable, tmp_path, locking=False)
+    location.export(source)
+    store, create = lockable.store(), ("export", "create", "--source", source, "--to", location.uri, *RANGE)
+    for info in list(store.list()):
+        store.delete(info.path)
+    refused = location.call(*create, status=3).err
+    assert f"{location.uri} has no log: " in refused
+    assert "`snapshots --config" in refused
+    assert f" catalog recover --before {datetime.now(UTC):%Y-%m-%d}" in refused
+    assert list(store.list()) == []
+    location.on("catalog", "recover", "--before", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "--yes")
+    location.on("export", "delete", "--yes")
+    location.call(*create)
+
+
+def test_status_asks_the_store_and_believes_no_record(
+    snapshots: Snapshots, lockable: LockedBucket, source: str, tmp_path: Path
+) -> None:
+    """A forged record, and the option `lock` of a plan whose objects were written without one."""
+    if lockable.is_moto:
+        pytest.skip("moto does not answer whether an object is locked")
+    location = Location(snapshots, lockable, tmp_path, locking=False)
+    location.export(source)
+    store = lockable.store(lock=THIRTY_DAYS)
+    location.configure()
+    assert location.on("status", status=3).out.startswith("UNLOCKED")
+    forged = plan_extension(Catalog.open(store)).run
+    store.put(LOCKS, forged.document())
+    shown = location.on("status", "--json", status=3).json
+    ended = datetime.fromisoformat(shown["locks"]["earliest_end"])
+    assert (shown["unlocked"], ended) == (True, min(each.modified for each in locks.to_lock(store.list())))
+    location.on("catalog", "extend-locks")
+    assert location.on("status").out.startswith("OK")
+
+
+def test_status_says_that_locks_are_unknown_where_it_may_not_ask(location: Location) -> None:
+    with proxy_of(location.bucket.options) as proxy:
+        proxy.strike(Fault(r"HEAD .*/(data/|schema/|transactions/0*1\.)", 403, times=1000))
+        location.configure(proxy.options)
+        assert location.on("status", "--json").json["locks"]["earliest_end"] is None
+        assert "locked:         unknown; grant the right s3:GetObjectRetention" in location.on("status").out
+        assert "lock_end" not in location.on("status", "--format", "openmetrics").out
+
+
 def test_a_longer_lock_stays(location: Location) -> None:
     path, until = location.paths()[0], datetime.now(UTC).replace(microsecond=0) + 60 * DAY
     location.bucket.bucket(lock=ObjectLock("compliance", "60d")).retain(path, until)
@@ -257,6 +304,8 @@ def test_doctor_says_what_the_bucket_keeps_and_what_is_missing(
         proxy.strike(Fault(r"PUT .*retention", 403, times=1000))
         location.configure(proxy.options)
         assert found(status=1)["remedy"] == "Grant the right s3:PutObjectRetention."
+        proxy.strike(Fault(r"PUT .*retention", 501, "NotImplemented", times=1000))
+        assert found(status=1)["remedy"].startswith("Use a store that locks objects")
         proxy.strike(Fault(r"GET .*object-lock", 403, times=1000))
         assert "s3:GetBucketObjectLockConfiguration" in found(status=1)["remedy"]
         location.configure(proxy.options, locking=False)

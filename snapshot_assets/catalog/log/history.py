@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 
 from snapshot_assets.catalog.log.checkpoints import named_location, read_own_checkpoint
-from snapshot_assets.catalog.log.replay import BRING_BACK, FAULTS, fault_remedy
+from snapshot_assets.catalog.log.replay import FAULTS, bring_back, fault_remedy
 from snapshot_assets.catalog.log.store import list_log, log_after, read_entry
 from snapshot_assets.catalog.state.fold import State, foreign_location
 from snapshot_assets.errors import ForeignLocationError, ForkError, MisnamedError, ObjectNotFoundError
@@ -67,7 +67,7 @@ class History:
         self._start = listing.start
         self._after = log_after(store, listing, listing.start)
         self.head = max((*self._after, *listing.checkpoints, *listing.transactions), default=0)
-        self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
+        self.pruned = self._start - sum(number <= self._start for number in self._there)
 
     def _why_stray(self, number: int) -> str:
         path, others = transaction_path(number), [each for each in self._transactions if each != number]
@@ -127,7 +127,7 @@ class History:
         except FAULTS as fault:
             return Revision(number, error=f"{fault}{fault_remedy(self._store, path, fault)}")
         except ObjectNotFoundError:
-            return Revision(number, error=f"{path} is missing. {BRING_BACK}")
+            return Revision(number, error=f"{path} is missing. {bring_back(self._store)}")
         location = transaction.location_id
         if location != self._named_location and location != self._own_location:  # reads a checkpoint last
             return Revision(number, error=str(foreign_location(path, location, self._own_location)))

@@ -37,11 +37,16 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import REPLICA, checkpoint_path, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectStore, warn_once
 from snapshot_assets.storage.bulk import in_parallel
+from snapshot_assets.storage.s3_bucket import bucket_of
 
 FAULTS = (DamageError, UnsupportedVersionError)
 FaultError = DamageError | UnsupportedVersionError
 
-BRING_BACK = "Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
+
+def bring_back(store: ObjectStore) -> str:
+    """Return a sentence on how a lost object of the log comes back; versions, which S3 may keep, lose nothing."""
+    versions = ", or from older versions with `snapshots catalog recover`" if bucket_of(store) is not None else ""
+    return f"Bring it back from a copy{versions}, or else rebuild the log with `snapshots catalog rebuild`."
 
 
 def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
@@ -51,10 +56,7 @@ def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
     if isinstance(error, TornObjectError | DocumentError) and _is_replica(store):
         return " `snapshots replicate` writes it again."
     if isinstance(error, MisnamedError) and revision_of(path):
-        return (
-            " If it overwrote a transaction of this log, then bring that one back from a copy, or rebuild the log with "
-            "`snapshots catalog rebuild`."
-        )
+        return f" If it overwrote a transaction of this log: {bring_back(store)}"
     if isinstance(error, ForeignLocationError | MisnamedError | LostLogError | UnsupportedVersionError):
         return ""
     if checkpointed_revision(path) is not None and isinstance(error, ForkError):
@@ -62,7 +64,7 @@ def fault_remedy(store: ObjectStore, path: str, error: FaultError) -> str:
     if _is_replica(store):
         return " Move the replica's `transactions/` away, then run `snapshots replicate` again, which copies the log."
     copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
-    return f"{copied} {BRING_BACK}"
+    return f"{copied} {bring_back(store)}"
 
 
 def _is_replica(store: ObjectStore) -> bool:

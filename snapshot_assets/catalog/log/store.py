@@ -44,6 +44,8 @@ from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import Listed
 
+_REACH = 1_000_000
+"""Most revisions between two that objects of one log name."""
 _SETTLE_TRIES = 5
 _SETTLE_WAIT = 0.2
 
@@ -91,6 +93,20 @@ class Listing:
     def after(self, revision: int) -> list[int]:
         """Return the revisions of the transactions after one."""
         return self.transactions[bisect_right(self.transactions, revision) :]
+
+
+def reachable_end(known: int, named: Iterable[int]) -> int:
+    """Return the highest revision that a log may have, above a known one, of those that its objects name.
+
+    Whoever may write can name any revision: one so far above all lower ones that no log gets there is no evidence. If
+    none is known, the lowest one counts as known, but for revision 1, which is never pruned.
+    """
+    end = known
+    for revision in sorted(named):
+        if revision > end + _REACH and end > 1:
+            break
+        end = max(end, revision)
+    return end
 
 
 def has_log(store: ObjectStore) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from snapshot_assets.catalog.log.checkpoints import manifest_facts
-from snapshot_assets.catalog.log.replay import BRING_BACK, FAULTS, fault_remedy, open_log, read_state
+from snapshot_assets.catalog.log.replay import FAULTS, bring_back, fault_remedy, open_log, read_state
 from snapshot_assets.catalog.log.scan import LogScan, faults_of_log
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
@@ -113,9 +113,7 @@ def refuse_lost_log(store: ObjectStore) -> None:
     there = there or (MANIFEST if manifest_facts(store, MANIFEST)[0] else "")
     if there and not is_there(store, transaction_path(1)):
         raise newer_manifest(store) or LostLogError(
-            f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots "
-            "catalog rebuild`, or bring `transactions/` back from a copy, or from older versions, if the bucket keeps "
-            "them, with `snapshots catalog recover`.",
+            f"{store.uri} has no log, but {there} is there: the log was lost. {bring_back(store)}",
             uri=store.uri,
         )
 
@@ -202,7 +200,7 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         return
     raise LostLogError(
         f"The log of {store.uri} ends at revision {head}, but {path} is of revision {revision}: the log's end was "
-        f"lost. {BRING_BACK} If that reports a whole log, {path} is damaged: move it away.",
+        f"lost. {bring_back(store)} If that reports a whole log, {path} is damaged: move it away.",
         object=transaction_path(head + 1),
         uri=store.uri,
         revision=head,

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from heapq import nsmallest
+from operator import attrgetter
 from typing import NamedTuple
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -26,6 +28,7 @@ from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import in_parallel
 from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket, bucket_of, locked_bucket
 
+_ASKED = 3
 _MAX_BYTES = 1 << 16
 _DAY = timedelta(days=1)
 
@@ -75,16 +78,17 @@ def _needs_lock(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Locks:
-    """Until when everything that is needed is locked, as far as times tell.
+    """Until when everything that is needed is locked, by times and by the store's answers on the oldest objects.
 
     Attributes:
-        earliest_end: When the first of the locks ends.
+        earliest_end: When the first of the locks ends; None if this user may not ask the store. What has no lock ended
+            when it was written.
         object: The object that has it.
         period: How long new objects are locked, or extended locks, whichever is less.
         extended_at: When the last extension began that has ended; None if there is none.
     """
 
-    earliest_end: datetime
+    earliest_end: datetime | None
     object: str
     period: timedelta
     extended_at: datetime | None
@@ -104,8 +108,15 @@ def known_locks(store: ObjectStore, state: State, needed: Iterable[ObjectInfo]) 
         own = info.modified + written
         return max(own, run.until) if run is not None and info.modified < run.began_at else own
 
-    ends = ((end_of(each), each.path) for each in to_lock(needed))
-    return Locks(*min(ends), min(written, bucket.options.lock.period), run.began_at if run else None)
+    objects = to_lock(needed)
+    facts = min(written, bucket.options.lock.period), run.began_at if run else None
+    ends = [(end_of(each), each.path) for each in objects]
+    oldest = nsmallest(_ASKED, objects, key=attrgetter("modified"))
+    try:  # what a record says, whoever may write can forge
+        ends += [(bucket.proved_lock(each.path) or each.modified, each.path) for each in oldest]
+    except StoreDeniedError:
+        return Locks(None, "", *facts)
+    return Locks(*min(ends), *facts)
 
 
 @dataclass(frozen=True)

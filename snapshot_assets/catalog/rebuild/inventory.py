@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import check_transaction, read_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
-from snapshot_assets.catalog.log.store import Listing, list_log, listing_of, log_after
+from snapshot_assets.catalog.log.store import Listing, list_log, listing_of, log_after, reachable_end
 from snapshot_assets.catalog.log.truncation import newer_manifest
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
@@ -87,11 +87,12 @@ class Inventory:
 
     @property
     def highest(self) -> int:
-        """The highest revision that was committed, as any object of this location shows."""
+        """The highest revision that may have been committed, as any object of this location shows."""
         shown = [manifest.revision for manifest in self.manifests]
         shown += [receipt.base_revision for receipt, _ in self.receipts]
         shown += [sealed_revision(path) or 0 for path in self.objects]
-        return max([*shown, *(log_revision(path) for path in self.objects.keys() - self.strays)], default=0)
+        shown += [log_revision(path) for path in self.objects.keys() - self.strays]
+        return reachable_end(self.start.revision, shown)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -118,9 +119,8 @@ def take_inventory(store: ObjectStore) -> Inventory:
     """
     objects = Listed(store)
     shown = list_log(store)
-    last = max((*shown.transactions, *shown.checkpoints), default=0)
-    numbers = [*range(shown.start + 1, last + 1), *log_after(store, shown, last)]
-    # A listing may pass over transactions, so each is requested.
+    # A listing may pass over transactions, so they are requested.
+    numbers = log_after(store, shown, shown.start)
     objects.missing([*map(transaction_path, numbers), *map(checkpoint_path, shown.checkpoints)])
     found = Inventory(objects, listing_of(path for path in objects if path.startswith(TRANSACTIONS)))
     _read_transactions(store, found)

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.catalog import writable, writer_name
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import LogScan, faults_of_log, scan_log
-from snapshot_assets.catalog.log.store import Listing, append
+from snapshot_assets.catalog.log.store import Listing, append, reachable_end
 from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.pins.objects import damaged_objects
@@ -33,6 +33,7 @@ from snapshot_assets.errors import (
     AcceptanceNeededError,
     ConflictError,
     ForeignLocationError,
+    ForkError,
     LogWholeError,
     NoSnapshotError,
     ObjectExistsError,
@@ -40,7 +41,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import FORMAT_VERSION
-from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.layout import checkpoint_path, log_revision, transaction_path
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
@@ -280,6 +281,7 @@ def rebuild(
 
     Raises:
         LogWholeError: There is nothing to rebuild.
+        ForkError: An object of the log has a revision that no log reaches.
         ForeignLocationError: The log is whole and lacks objects of pins, but another object is of another location.
         AcceptanceNeededError: `accept_undeleted` is needed.
         NoSnapshotError: No object shows a snapshot.
@@ -291,6 +293,7 @@ def rebuild(
     inventory, scan = take_inventory(store), scan_log(store)
     if _is_whole(scan, inventory):
         return _restore_pins(store, scan, inventory, committed=not dry_run)
+    _refuse_unreachable(store, inventory)
     base = find_base(inventory)
     proved = base.state.revision
     recovered = recover(store, inventory, base, from_files=from_files)
@@ -316,6 +319,19 @@ def rebuild(
         write_log(store, base.state, transaction, inventory.log, pins)
     done = _described(store, base.state, proved, committed=not dry_run)
     return replace(done, taken=recovered.taken, lost=all_lost, restored=tuple(pins.restored))
+
+
+def _refuse_unreachable(store: ObjectStore, inventory: Inventory) -> None:
+    """Refuse a log object that no log reaches: a new log would have to go on above it."""
+    named = sorted({*inventory.log.transactions, *inventory.log.checkpoints})
+    end = reachable_end(inventory.highest, named)
+    for path in (path for path in sorted(inventory.objects) if log_revision(path) > end):
+        raise ForkError(
+            f"{path} in {store.uri} is too far above revision {end}, the highest that other objects show, to be of its "
+            "log. Move it away, and run again; nothing was changed.",
+            object=path,
+            uri=store.uri,
+        )
 
 
 def _is_whole(scan: LogScan, inventory: Inventory) -> bool:

@@ -7,7 +7,7 @@ that no object ever had: a name that an attacker used is never used again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from snapshot_assets.catalog.catalog import proved, writer_name
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import LogScan, faults_of_log
-from snapshot_assets.catalog.log.store import list_log
+from snapshot_assets.catalog.log.store import list_log, reachable_end
 from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.rebuild.base import fold
 from snapshot_assets.catalog.rebuild.pins import KeptPins
@@ -26,6 +26,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, LocationNotEmptyError, NoSnapshotError, PlanError, ReplicaError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (
+    COMPARISONS,
     HINTS,
     REPLICA,
     VERIFICATIONS,
@@ -40,9 +41,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.s3_bucket import ObjectVersion
 
 _BLOCK = 4 << 20
-_PINS = ("tag/", "savepoint/")
-_NEAR = 1_000_000
-"""Revisions that a log may still reach."""
+_LATER = ("tag/", "savepoint/", VERIFICATIONS, COMPARISONS)
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,12 @@ class Recovery:
         hidden: What is written again because a delete marker hides it.
         overwritten: What is written again because it has other bytes.
         copied: What is written to another location.
-        later: Later objects that are hidden: receipts and pins, which may contradict the log of that time, and objects
-            of the log above all revisions that it may reach.
+        later: What is hidden: later receipts, pins and records, and objects of the log that it did not have or cannot
+            reach.
         lost: The revisions after that time, whoever wrote them, ascending.
-        tags: The tags of the present head that the state of that time lacks.
+        pins: The tags and savepoints of the present head that the state of that time lacks.
         missing: Paths of needed objects that have no version.
-        restart: The revision of the new log that begins; 0 if the log has nothing after that time.
+        restart: The revision of the new log that begins; 0 if the log reaches nothing after that time.
         report: The verification of the result; None before.
     """
 
@@ -74,7 +73,7 @@ class Recovery:
     copied: tuple[ObjectVersion, ...] = ()
     later: tuple[str, ...] = ()
     lost: tuple[int, ...] = ()
-    tags: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     restart: int = 0
     report: Report | None = None
@@ -109,14 +108,15 @@ def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None =
         )
     missing = tuple(sorted(needed.keys() - chosen.keys()))
     plan = Recovery(to or store, view_of(store, bucket, chosen), before, scan.state.revision, missing=missing)
-    if to is not None and to.uri != store.uri:
+    if to is not None:
         return replace(plan, copied=_copied(to, chosen))
     again = [(names[path][0], each) for path, each in chosen.items() if names[path][0] != each]
     hidden = tuple(each for newest, each in again if newest.marker)
     other = (each for newest, each in again if not newest.marker and not same_bytes(bucket, newest, each))
     _, _, present = true_objects(store, bucket, names)
-    tags = present.state.tags.keys() - scan.state.tags.keys()
-    return _with_later(replace(plan, hidden=hidden, overwritten=tuple(other), tags=tuple(sorted(tags))), names, scan)
+    pins = {str(each.pin) for each in present.state.pins} - {str(each.pin) for each in scan.state.pins}
+    plan = replace(plan, hidden=hidden, overwritten=tuple(other), pins=tuple(sorted(pins)))
+    return _with_later(plan, names, scan, chosen.keys())
 
 
 def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[ObjectVersion, ...]:
@@ -129,22 +129,28 @@ def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[Objec
     return tuple(each for path, each in chosen.items() if path not in there)
 
 
-def _with_later(plan: Recovery, names: Names, scan: LogScan) -> Recovery:
+def _with_later(plan: Recovery, names: Names, scan: LogScan, chosen: Set[str]) -> Recovery:
     """Return a plan with what becomes of objects that were written after the time; of a damaged log, nothing."""
     if any(faults_of_log(scan)):
         return plan
-    log = {revision for path in names if (revision := log_revision(path)) > plan.revision}
-    near = {revision for revision in log if revision <= plan.revision + _NEAR}
-    restart = max(near, default=plan.revision) + 1 if log else 0
+    revisions = {*map(log_revision, names)}
+    end = reachable_end(plan.revision, revisions)
+    restart = end + 1 if end > plan.revision else 0
     if restart and REPLICA in names and not names[REPLICA][0].marker:
         raise ReplicaError(
             f"{plan.target.uri} is a replica, whose log only its source continues. Recover it --to another location, or"
             " replicate again to an empty one.",
             uri=plan.target.uri,
         )
-    new = [path for path, entries in names.items() if entries[-1].modified >= plan.before and not entries[0].marker]
-    hidden = (path for path in new if is_receipt(path) or path.startswith(_PINS) or log_revision(path) > restart)
-    return replace(plan, later=tuple(hidden), lost=tuple(sorted(near)), restart=restart)
+    lost = tuple(sorted(revision for revision in revisions if plan.revision < revision <= end))
+
+    def contradicts(path: str) -> bool:
+        revision, is_later = log_revision(path), names[path][-1].modified >= plan.before
+        is_below = 0 < revision <= plan.revision and path not in chosen  # of a rebuild since
+        return revision > end or is_below or (is_later and (is_receipt(path) or path.startswith(_LATER)))
+
+    later = (path for path, entries in names.items() if not entries[0].marker and contradicts(path))
+    return replace(plan, later=tuple(later), lost=lost, restart=restart)
 
 
 def execute_recovery(

@@ -283,7 +283,7 @@ def unneeded(source: ObjectStore, objects: Listed, needed: Set[str]) -> list[Obj
 
 
 def refuse_same(source: ObjectStore, target: ObjectStore, *, same_service: bool) -> None:
-    """Refuse a replica that is the source itself, or within it, or around it.
+    """Refuse a copy of a location that is the location itself, or within it, or around it.
 
     They are only compared if both are reached with the same storage options (`same_service`).
 
@@ -293,6 +293,6 @@ def refuse_same(source: ObjectStore, target: ObjectStore, *, same_service: bool)
     one, other = f"{source.uri}/", f"{target.uri}/"
     if same_service and (one.startswith(other) or other.startswith(one)):
         raise UsageError(
-            f"The replica {target.uri} overlaps its source {source.uri}; choose a location outside it, best in another "
-            "store."
+            f"{target.uri} overlaps {source.uri}, which is copied there; choose a location outside it, best in another"
+            " store."
         )

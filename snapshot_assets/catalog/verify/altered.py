@@ -7,20 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count, groupby, takewhile
+from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import IO, cast
 
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
-from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.log.store import reachable_end, read_entry
 from snapshot_assets.catalog.receipts import stands_for
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.retained import needed_objects
-from snapshot_assets.errors import ObjectNotFoundError, StoreDeniedError
+from snapshot_assets.errors import LostLogError, ObjectNotFoundError, StoreDeniedError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.layout import (
     COMPARISONS,
@@ -144,38 +143,41 @@ def true_objects(
 ) -> tuple[dict[str, ObjectVersion], dict[str, ObjectRef], LogScan]:
     """Return the true versions of a location's objects but hints, what of them its true log needs, and that log.
 
-    What is hidden was deleted, unless the log needs it. `scan` is the log as `names` show it, if the caller has read
-    it; nothing is read again unless a part of it is altered.
+    What is hidden was deleted, unless the log needs it. Objects of the log that it cannot reach are left out. `scan` is
+    the log as `names` show it, if the caller has read it; nothing is read again unless a part of it is altered.
     """
     versions = {path: [each for each in entries if not each.marker] for path, entries in names.items()}
     versions = {path: found for path, found in versions.items() if found}
     true = {path: true_version(store, bucket, found) for path, found in versions.items() if is_written_once(path)}
     shown = {path: entries[0] for path, entries in names.items() if not entries[0].marker and path not in HINTS}
     scan = scan or scan_log(view_of(store, bucket, shown))
-    objects = {path: true.get(path, newest) for path, newest in shown.items()}
-    objects |= {path: true[path] for path in _hidden_log(true.keys() - shown.keys(), shown.keys(), scan.state)}
-    if any(log_revision(path) and not same_bytes(bucket, names[path][0], each) for path, each in objects.items()):
+    end = reachable_end(scan.state.revision, map(log_revision, versions))
+    objects = {path: true.get(path, newest) for path, newest in shown.items() if log_revision(path) <= end}
+    hidden = {path for path in true.keys() - shown.keys() if log_revision(path) <= end}
+    objects |= {path: true[path] for path in _hidden_log(hidden, objects.keys(), scan.state.rebuilt_at)}
+    log = {path for path in objects.keys() | shown.keys() if log_revision(path)}
+    if not log <= objects.keys() or not all(same_bytes(bucket, names[path][0], objects[path]) for path in log):
         scan = scan_log(view_of(store, bucket, objects))
+        # A hidden checkpoint that the log does not give is of a rebuild that a recovery undid.
+        if undone := {path for path, _ in scan.faults if path in hidden and checkpointed_revision(path)}:
+            objects = {path: each for path, each in objects.items() if path not in undone}
+            scan = scan_log(view_of(store, bucket, objects))
     needed = needed_objects(scan.state) if scan.state.has_snapshot else {}
     objects |= {path: true_version(store, bucket, versions[path], ref) for path, ref in needed.items() if path in true}
     seals = [path for path in versions if (sealed_revision(path) or 0) <= scan.state.revision]
     return objects | {path: versions[path][0] for path in needed_seals(scan.state, seals)}, needed, scan
 
 
-def _hidden_log(hidden: Set[str], shown: Set[str], state: State) -> Iterator[str]:
-    """Yield the hidden objects of a log that ends in a state, without what pruning deleted or lies below a rebuild.
+def _hidden_log(hidden: Set[str], shown: Set[str], rebuilt_at: int) -> Iterator[str]:
+    """Yield the hidden objects of a log, without what pruning deleted or lies below a rebuild.
 
     Only the beginning is ever pruned, up to a checkpoint, which stands for its transaction, too; but never revision 1.
     """
     log = [path for path in shown if log_revision(path) > 1]
     first = min(map(log_revision, log)) if any(map(checkpointed_revision, log)) else 1
-    used = {*map(log_revision, hidden | shown)}
-    following = next(each for each in count(state.revision + 1) if each not in used)
     for path in hidden:
         revision = log_revision(path)
-        is_recovered = state.rebuilt_at and revision > following  # then a recovery hid it
-        is_left = revision >= max(first + bool(revision_of(path)), state.rebuilt_at)
-        if revision == 1 or (is_left and not is_recovered):
+        if revision == 1 or revision >= max(first + bool(revision_of(path)), rebuilt_at):
             yield path
 
 
@@ -232,6 +234,20 @@ def altered_faults(scan: LogScan) -> Iterator[Fault]:
         what = "is hidden by a delete marker" if each.hidden else "has other bytes than its oldest version"
         message = f"{each.path} {what} since {time_text(each.since)}."
         yield Fault(FaultKind.ALTERED, each.path, message if number else f"{message} {remedy(found)}")
+
+
+def refuse_hidden_log(store: ObjectStore) -> None:
+    """Refuse a location without a log if its bucket has versions of one, which no command deleted.
+
+    Raises:
+        LostLogError: Something else hid it.
+    """
+    for fault in altered_faults(scan_log(store)):
+        if fault.is_damage:
+            raise LostLogError(
+                f"{store.uri} has no log: {fault.message} If that was deleted on purpose, use another location.",
+                uri=store.uri,
+            )
 
 
 def remedy(found: list[Alteration]) -> str:

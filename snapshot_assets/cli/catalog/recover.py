@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.rebuild.recover import Recovery, execute_recovery, plan_recovery
+from snapshot_assets.catalog.replication.plan import refuse_same
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.cli.confirm import execute_confirmed
@@ -26,7 +27,9 @@ def run(options: argparse.Namespace) -> int:
     place, to = place_of(options), None
     if options.to is not None:
         location = parse_location(options.to)
-        to = open_store(location, load_configuration(options.config, storage_only=True).store_options_for(location))
+        storage = load_configuration(options.config, storage_only=True).store_options_for(location)
+        to = open_store(location, storage)
+        refuse_same(place.store(), to, same_service=storage == place.storage)
     plan, done = plan_recovery(place.store(), parse_given_time(options.before), to), list[Recovery]()
 
     def execute(_: Catalog, plan: Recovery) -> Recovery:
@@ -50,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _lost(plan: Recovery) -> str:
     revisions = f"{noun(len(plan.lost), 'revision')} {', '.join(map(str, plan.lost))}"
-    return revisions + (f" ({noun(len(plan.tags), 'tag')} {', '.join(plan.tags)})" if plan.tags else "")
+    return revisions + (f" ({', '.join(plan.pins)})" if plan.pins else "")
 
 
 def _report(options: argparse.Namespace, uri: str, plan: Recovery, done: bool) -> None:
@@ -59,16 +62,17 @@ def _report(options: argparse.Namespace, uri: str, plan: Recovery, done: bool) -
     if options.json:
         kinds = {"hidden": plan.hidden, "overwritten": plan.overwritten, "copied": plan.copied}
         sums = {kind: {"objects": len(each), "bytes": sum(one.bytes for one in each)} for kind, each in kinds.items()}
-        names = ("revision", "later", "lost", "tags", "missing", "restart")
+        names = ("revision", "later", "lost", "pins", "missing", "restart")
         facts = {"uri": uri, "dry_run": options.dry_run, "recovered": done, "before": time_text(plan.before)}
         proof = {"damage": damage, "sealed": report is not None and report.sealed}
         show_json(facts | sums | {name: getattr(plan, name) for name in names} | proof)
         return
     verb = "is" if done else "would be"
     show(f"{uri} {verb} as it was at {time_text(plan.before)}, at revision {plan.revision}")
+    written = "written" if done else "would be written"
     for what, objects in (("hidden", plan.hidden), ("overwritten", plan.overwritten), ("copied", plan.copied)):
         if objects:
-            show(f"  {what}: {sizes(objects)}, {'written' if done else 'would be written'} again")
+            show(f"  {what}: {sizes(objects)}, {written} {'here' if what == 'copied' else 'again'}")
     if plan.later:
         show(f"  later: {counted(len(plan.later), 'object')}, {'hidden' if done else 'would be hidden'}")
     if plan.lost:

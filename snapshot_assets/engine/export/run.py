@@ -20,6 +20,7 @@ from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import refuse_recorded
+from snapshot_assets.catalog.verify.altered import refuse_hidden_log
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.hidden import hides
@@ -82,9 +83,12 @@ class ExportRun:
 
         Raises:
             LocationDeletedError: Its snapshot was deleted.
+            LostLogError: Its log is hidden.
             SnapshotExistsError: Another plan's snapshot exists; names each field with both values.
         """
         catalog = Catalog.open(self.store)
+        if not catalog.state.revision:
+            refuse_hidden_log(self.store)
         if catalog.state.header is not None and not self.force:
             header = catalog.require_snapshot().header or catalog.state.header
             rules.check_same_plan(header, self.header(header.schemas), self.names)

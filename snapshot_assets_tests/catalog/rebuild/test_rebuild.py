@@ -14,6 +14,7 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.delete import delete_snapshot
@@ -29,6 +30,7 @@ from snapshot_assets.errors import (
     AcceptanceNeededError,
     ConflictError,
     DamageError,
+    ForkError,
     LocationDeletedError,
     LogWholeError,
     NoSnapshotError,
@@ -36,7 +38,7 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.layout import checkpoint_path, seal_path, transaction_path
 from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
@@ -288,6 +290,34 @@ def rivals(store: ObjectStore, when: str, others: list[Callable[[], object]]) ->
         store.create(path, data)
 
     return Changed(store, create=create)
+
+
+@pytest.mark.parametrize("revision", [10**12, 2**63 - 1, 10**20 - 1])
+@pytest.mark.parametrize("path_of_revision", [transaction_path, checkpoint_path, seal_path])
+def test_a_forged_name_far_above_the_log_does_not_move_a_new_log_there(
+    tagged: Writer, revision: int, path_of_revision: Callable[[int], str]
+) -> None:
+    """Whoever may write can name any revision; work and revisions must not grow with it."""
+    store, forged = tagged.store, path_of_revision(revision)
+    store.put(forged, b"forged")
+    if path_of_revision is seal_path:
+        with pytest.raises(LogWholeError):
+            rebuild(store)
+    store.delete(transaction_path(5))
+    if path_of_revision is not seal_path:
+        before = [info.path for info in store.list()]
+        with pytest.raises(ForkError, match=f"{forged} in .* is too far above revision 9.* Move it away"):
+            rebuild(store)
+        assert [info.path for info in store.list()] == before
+        store.delete(forged)
+    assert rebuild(store).revision == 10
+    assert not verify(store).damaged
+
+
+def test_history_does_not_count_up_to_a_forged_checkpoint(tagged: Writer) -> None:
+    tagged.store.put(checkpoint_path(10**12), b"forged")
+    tagged.store.delete(transaction_path(2))
+    assert History(tagged.store).pruned == 10**12 - 1
 
 
 def test_a_writer_that_commits_meanwhile_wins(tagged: Writer) -> None:

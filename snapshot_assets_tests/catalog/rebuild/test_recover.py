@@ -14,11 +14,13 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.rebuild.recover import execute_recovery, plan_recovery
 from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import LocationNotEmptyError, NoSnapshotError, PlanError, StoreUnavailableError
-from snapshot_assets.format.layout import SEALS, log_revision, transaction_path
+from snapshot_assets.format.layout import SEALS, VERIFICATIONS, checkpoint_path, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import StoreWrapper
 from snapshot_assets.storage.location import parse_location
@@ -36,7 +38,7 @@ from snapshot_assets_tests.catalog.attacks import (
 )
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire
-from snapshot_assets_tests.catalog.tags import wait_for_clock
+from snapshot_assets_tests.catalog.tags import save, wait_for_clock
 from snapshot_assets_tests.servers.locked import LockedBucket
 
 
@@ -106,6 +108,66 @@ def test_a_forged_object_far_above_the_log_is_hidden_by_a_recovery(lockable: Loc
     assert [fault for fault in done.report.faults if fault.is_damage] == []
 
 
+def test_a_later_recovery_writes_nothing_back_that_an_earlier_one_gave_up(
+    lockable: LockedBucket, tmp_path: Path
+) -> None:
+    store = lockable.store()
+    head = snapshot_at(store).catalog.state.revision
+    before, far = second_later(), {transaction_path(each) for each in (10**12, 2**63 - 1, 10**20 - 1)}
+    for path in (*map(transaction_path, range(head + 1, head + 4)), *far, checkpoint_path(10**12)):
+        store.put(path, b"forged")
+    execute_recovery(plan_recovery(store, before))
+    again = plan_recovery(store, second_later())
+    assert (again.written, again.later, again.lost, again.restart) == ([], (), (), 0)
+    true = contents(store)
+    for path in true:  # a second attack
+        hide(store, path)
+    between = plan_recovery(store, before + timedelta(seconds=1))  # when the forged objects were there
+    assert far.isdisjoint(each.path for each in between.written)
+    found = first_alteration(store)
+    for target in (open_store(parse_location(f"file://{tmp_path}/recovered/here")), store):
+        plan = plan_recovery(store, found, target)
+        assert {each.path for each in plan.written if not each.path.startswith(SEALS)} == true.keys()
+        done = execute_recovery(plan).report
+        assert done is not None
+        assert [fault.kind for fault in done.faults] == [FaultKind.LOST]
+
+
+def test_a_rebuild_below_the_true_end_is_undone(lockable: LockedBucket) -> None:
+    """It wrote a checkpoint at a revision that had none, and the log continues behind that."""
+    store = lockable.store()
+    writer = snapshot_at(store, 0)
+    early, catalog = contents(store), writer.catalog
+    for tag in ("two", "three", "four"):
+        create_tag(catalog, tag, catalog.state.seals[-1].revision)
+    true, before = contents(store), second_later()
+    for path in (true.keys() - early.keys()) | {transaction_path(2)}:
+        hide(store, path)
+    rebuilt = checkpoint_path(rebuild(store).revision)
+    assert catalog.state.revision > log_revision(rebuilt)
+    for again in (False, True):
+        plan = plan_recovery(store, second_later() if again else before)
+        assert (rebuilt in plan.later, bool(plan.written)) == (not again, not again)
+        done = execute_recovery(plan).report
+        assert done is not None
+        assert (done.faults, contents(store)) == ([], true)
+
+
+def test_records_that_were_written_before_the_attack_and_altered_by_it_are_hidden(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    now = snapshot_at(store).catalog.now()
+    before = second_later()
+    record_verification(store, verify(store), now)
+    [record] = [info.path for info in store.list(VERIFICATIONS)]
+    overwrite(store, record)
+    assert altered(store) == {record}
+    plan = plan_recovery(store, before)
+    assert plan.later == (record,)
+    done = execute_recovery(plan).report
+    assert done is not None
+    assert (done.faults, altered(store)) == ([], set())
+
+
 def test_an_attacker_who_begins_the_log_anew_hides_nothing(lockable: LockedBucket) -> None:
     store = lockable.store()
     head = snapshot_at(store).catalog.state.revision
@@ -128,22 +190,23 @@ def test_a_commit_of_the_attacker_is_given_up_and_the_log_goes_on_above_it(locka
     writer = snapshot_at(store)
     head, before = writer.catalog.state.revision, second_later()
     rename_tag(writer.catalog, "one", "forged")
+    save(writer.catalog)
     writer.receipt(2)
     plan = plan_recovery(store, before)
-    assert (plan.lost, plan.tags, plan.restart) == ((head + 1,), ("forged",), head + 2)
+    assert (plan.lost, plan.pins, plan.restart) == ((head + 1, head + 2), ("savepoint 1", "tag 'forged'"), head + 3)
     assert [each.path.split("-")[1] for each in plan.hidden] == ["one"]
-    assert [path.split("-")[0] for path in plan.later] == ["data/2/chunk", "tag/tag"]
+    assert [path.split("-")[0] for path in plan.later] == ["data/2/chunk", "savepoint/savepoint", "tag/tag"]
     done = execute_recovery(plan)
     assert done.report is not None
     assert [fault.kind for fault in done.report.faults] == [FaultKind.LOST]
     catalog = Catalog.open_for_writing(store)
-    assert (catalog.state.revision, catalog.state.sealed, *catalog.state.tags) == (head + 2, True, "one")
+    assert (catalog.state.revision, catalog.state.sealed, *catalog.state.tags) == (head + 3, True, "one")
     create_tag(catalog, "two", head)
     assert [fault.kind for fault in verify(store).faults] == [FaultKind.LOST]
     again = execute_recovery(plan_recovery(store, before))  # gives up what followed the first recovery
     assert again.report is not None
     assert ({*again.lost}, again.report.damaged, *read_state(store).tags) == (
-        {*range(head + 1, head + 4)},
+        {*range(head + 1, head + 5)},
         False,
         "one",
     )
@@ -232,8 +295,8 @@ def test_the_time_of_a_second_attack_is_its_own(lockable: LockedBucket) -> None:
     for info in list(store.list()):
         hide(store, info.path)
     plan = plan_recovery(store, first_alteration(store))
-    assert (plan.lost, plan.tags) == ((), ())
-    assert plan_recovery(store, found.before).tags == ("gold",)  # which going back too far would give up
+    assert (plan.lost, plan.pins) == ((), ())
+    assert plan_recovery(store, found.before).pins == ("tag 'gold'",)  # which going back too far would give up
     done = execute_recovery(plan).report
     assert done is not None
     assert [fault for fault in done.faults if fault.is_damage] == []

@@ -88,7 +88,10 @@ def test_the_fault_is_damage_and_names_the_command_with_the_time(lockable: Locke
     store = lockable.store()
     snapshot_at(store)
     store.delete(transaction_path(4))
-    fault = next(fault for fault in verify(store, depth="quick").faults if fault.kind is FaultKind.ALTERED)
+    faults = verify(store, depth="quick").faults
+    fault = next(fault for fault in faults if fault.kind is FaultKind.ALTERED)
+    [gap] = [fault.message for fault in faults if fault.kind is FaultKind.LOG]
+    assert gap.find("`snapshots catalog recover`") < gap.find("`snapshots catalog rebuild`")
     since = next(each.modified for each in lockable.versions() if each.marker and each.path == transaction_path(4))
     assert fault.is_damage
     assert f"`snapshots catalog recover --before {since:%Y-%m-%dT%H:%M:%S}" in fault.message

@@ -41,6 +41,9 @@ def test_a_location_is_recovered_by_what_verify_prints(
     command = [*line.partition("`snapshots ")[2].partition("`")[0].split()]
     dry = snapshots(*command, "--dry-run")
     assert (dry.status, dry.out.splitlines()[1].split(",")[0]) == (0, "  hidden: 1 object")
+    assert ", would be written here" in snapshots(*command, "--dry-run", "--to", f"file://{tmp_path}/clean/shop").out
+    within = snapshots(*command, "--dry-run", "--to", f"{uri}/clean")
+    assert (within.status, f"{uri}/clean overlaps {uri}" in within.err) == (2, True)
     refused = snapshots(*command)
     assert (refused.status, "Nobody else may write meanwhile" in refused.err) == (1, True)
     copied = snapshots(*command, "--to", f"file://{tmp_path}/clean/shop", "--yes", "--json")

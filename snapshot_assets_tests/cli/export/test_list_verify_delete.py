@@ -71,7 +71,7 @@ def test_a_lost_log_is_told_from_a_wrong_uri(snapshots: Snapshots, exported: Pat
     shutil.rmtree(exported / "transactions")
     lost = snapshots(*command, "--snapshot", exported.as_uri())
     assert lost.status == 3
-    assert f"Rebuild it with `snapshots catalog rebuild --snapshot {exported.as_uri()}`" in lost.err
+    assert f"rebuild the log with `snapshots catalog rebuild --snapshot {exported.as_uri()}`" in lost.err
     wrong = snapshots(*command, "--snapshot", f"{exported.as_uri()}x")
     assert wrong.status == 5
     assert "check the URI" in wrong.err
