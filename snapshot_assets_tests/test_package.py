@@ -25,6 +25,7 @@ _EXTRAS = {
     "attestation": "catalog/seals/attestation.py",
     "postgres": "databases/postgresql/",
     "oss": "storage/oss.py",
+    "polars": "engine/reading/snapshot.py",
     "demo": "demo.py",
     "testing": "testing/",
 }

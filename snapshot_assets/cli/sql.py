@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from snapshot_assets.engine.reading.sql import SqlSession
 
 _SHOWN_ROWS = 1000
-_NAMED = re.compile(r"([A-Za-z_]\w*)=(.+)", re.ASCII)
+_NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII)
 _RESERVED = ("main", "memory", "system", "temp")
 _WELCOME = "End a query with ;. SHOW ALL TABLES; lists the tables, DESCRIBE public.orders; its columns. Ctrl-D ends."
 
@@ -97,7 +97,7 @@ def _versions(given: Sequence[str]) -> dict[str, str | None]:
         if match is None or match[1].lower() in (*_RESERVED, *versions):
             taken = f"; {match[1]} is taken" if match else ""
             raise PlanError(f"--at {text}: of several versions, each has a name: --at new=tag:b --at old=tag:a{taken}.")
-        versions[match[1].lower()] = match[2]
+        versions[match[1].lower()] = match[2] or None
     return versions
 
 
@@ -123,6 +123,9 @@ def _session(options: argparse.Namespace, snapshots: dict[str, Snapshot], output
 
 def _show(session: SqlSession, query: str) -> None:
     columns, rows = session.rows(query, _SHOWN_ROWS + 1)
+    if columns == ["explain_key", "explain_value"]:
+        show("\n".join(text or "" for _, text in rows))
+        return
     show_table(columns, [["NULL" if value is None else value for value in row] for row in rows[:_SHOWN_ROWS]])
     if len(rows) > _SHOWN_ROWS:
         show_message(f"The first {_SHOWN_ROWS:,} rows are shown; --format csv --output FILE writes all.")

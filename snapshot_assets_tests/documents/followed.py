@@ -10,6 +10,7 @@ LOCAL = (
     "docs/how-to/erase-rows.md",
     "docs/how-to/hide-columns.md",
     "docs/how-to/maintain.md",
+    "docs/how-to/query.md",
     "docs/how-to/read.md",
     "docs/how-to/into-spark.md",
     "docs/how-to/repair.md",

@@ -284,8 +284,8 @@ def query(parser: argparse._ActionsContainer) -> None:
     """Add the options of `sql`."""
     parser.add_argument("query", nargs="?", metavar="QUERY", help="one SELECT of DuckDB's SQL (default: type them)")
     parser.add_argument("-f", "--file", metavar="FILE", help="file with the query; - reads stdin")
-    versions = "repeat it with names for several, as in --at new=tag:b --at old=tag:a, which new.public.orders reads"
-    at = f"{VERSIONS} (default: newest seal); {versions}"
+    several = "repeat it with names for several, as in --at new= --at old=tag:a, where new.public.orders is a table"
+    at = f"{VERSIONS} (default: newest seal); {several}"
     parser.add_argument("--at", metavar="[NAME=]VERSION", action="append", default=[], help=at)
     kinds = "write all rows, json as one object a line (default: show the first 1,000 in a table)"
     parser.add_argument("--format", choices=("csv", "json", "parquet"), help=kinds)

@@ -144,6 +144,9 @@ class SnapshotTable:
         """The columns, with the Arrow types in which the data files carry them."""
         return self._all.schema
 
+    def __repr__(self) -> str:
+        return f"<SnapshotTable {self.definition.table_name} of {self.snapshot!r}>"
+
     def count(self) -> int:
         """Return the number of rows; from the log, unless tombstones delete some rows of a file."""
         if any(part.deleted for part in self._all.parts):

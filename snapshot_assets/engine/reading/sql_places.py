@@ -137,8 +137,9 @@ def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
         queries, streamed = place.queries(place.read((None, None)), partial(_path_below, root))
         if streamed:
             yield (
-                f"-- {printed_name(*path)} is not here: some of its files are text, or have deleted rows or older"
-                " types. `snapshots sql` reads it; `snapshots catalog compact` rewrites such Parquet files."
+                f"-- {printed_name(*path)} is not here: some of its files are text, have deleted rows or older types,"
+                " or have names that differ only by case. `snapshots sql` reads it; `snapshots catalog compact`"
+                " rewrites Parquet files with deleted rows or older types."
             )
         else:
             yield f"CREATE VIEW {qualified(path)} AS {' UNION ALL '.join(queries) or place.table.empty};"
