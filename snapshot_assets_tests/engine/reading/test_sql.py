@@ -393,15 +393,19 @@ def test_every_type_of_postgresql_has_its_values(
 def test_odd_names_of_schemas_tables_columns_and_folders(tmp_path: Path, folder: str) -> None:
     (tmp_path / folder).mkdir()
     place = Place(f"duckdb://{tmp_path}/odd.duckdb", tmp_path / folder / "x=1")
-    names = list({name.lower(): name for name in ODD}.values())
-    for number, name in enumerate(names):
-        path = f"{quoted(name)}.{quoted(name)}"
-        place.sql(f"CREATE SCHEMA IF NOT EXISTS {quoted(name)}")
-        place.sql(f"CREATE TABLE {path} AS SELECT {number} AS {quoted(name)}, TIMESTAMP '2025-01-02' AS t")
+    names = list({name.lower(): name for name in ODD}.values())[:: 1 if folder == "plain" else 9]
+    paths = [f"{quoted(name)}.{quoted(name)}" for name in names]
+    place.sql(
+        "; ".join(
+            f"CREATE SCHEMA IF NOT EXISTS {quoted(name)};"
+            f"CREATE TABLE {path} AS SELECT {number} AS {quoted(name)}, TIMESTAMP '2025-01-02' AS t"
+            for number, (name, path) in enumerate(zip(names, paths, strict=True))
+        )
+    )
     place.export(time_columns={})
-    with session(open_version(place.store, None)) as opened:
-        for number, name in enumerate(names):
-            query = f"SELECT {quoted(name)} FROM {quoted(name)}.{quoted(name)} WHERE t >= '2025-01-01'"
+    with session(open_version(place.store, None), verify=False) as opened:
+        for number, (name, path) in enumerate(zip(names, paths, strict=True)):
+            query = f"SELECT {quoted(name)} FROM {path} WHERE t >= '2025-01-01'"
             assert opened.rows(query, 5)[1] == [(str(number),)], name
 
 
