@@ -144,7 +144,9 @@ QUERIES = {
     "WITH x AS (FROM readings WHERE t < '2025-01-02 06:00') FROM x a, x b WHERE a.t > '2025-01-02 01:00'": None,
     "FROM readings WHERE t >= (SELECT min(moment) FROM events)": None,
     "FROM places LEFT JOIN readings ON t < '2025-01-01 03:00' AND name = sensor": {"places": [0], "readings": [1]},
-    "SELECT sensor, count(*), sum(value) FROM readings WHERE t >= '2025-01-05' GROUP BY ALL": {"readings": [5, 6]},
+    "SELECT sensor, count(*), sum(value::DECIMAL(18, 6)) FROM readings WHERE t >= '2025-01-05' GROUP BY ALL": {
+        "readings": [5, 6]
+    },
     "SELECT count(*), min(t), max(t) FROM readings": {"readings": [0, 1, 2, 3, 5, 6]},
     "FROM readings WHERE t < '2025-01-02' AND EXISTS (FROM readings r WHERE r.t > '2025-01-06')": None,
     "FROM query_table('readings') WHERE t < '2025-01-02'": {"readings": [0, 1, 2, 3, 5, 6]},
@@ -389,11 +391,11 @@ def test_every_type_of_postgresql_has_its_values(
 # Names
 
 
-@pytest.mark.parametrize("folder", ["plain", "ein Ort%20 ä'#+=, [a-b]{x,y} *?"])
+@pytest.mark.parametrize("folder", [pytest.param("plain", marks=pytest.mark.slow), "ein Ort%20 ä'#+=, [a-b]{x,y} *?"])
 def test_odd_names_of_schemas_tables_columns_and_folders(tmp_path: Path, folder: str) -> None:
     (tmp_path / folder).mkdir()
     place = Place(f"duckdb://{tmp_path}/odd.duckdb", tmp_path / folder / "x=1")
-    names = list({name.lower(): name for name in ODD}.values())[:: 1 if folder == "plain" else 9]
+    names = list({name.lower(): name for name in ODD}.values())[:: 1 if folder == "plain" else 5]
     paths = [f"{quoted(name)}.{quoted(name)}" for name in names]
     place.sql(
         "; ".join(
