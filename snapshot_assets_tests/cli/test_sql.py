@@ -118,7 +118,7 @@ def test_a_wrong_call_is_refused(sql: Snapshots, call: str) -> None:
 
 
 def test_an_explanation_has_no_rows_to_write(sql: Snapshots) -> None:
-    assert "physical_plan" in sql("EXPLAIN FROM readings").out
+    assert "READ_PARQUET" in sql("EXPLAIN FROM readings").out
     done = sql("--format", "csv", "EXPLAIN FROM readings")
     assert (done.status, "EXPLAIN has no rows to write" in done.err) == (2, True)
 
