@@ -123,12 +123,20 @@ class SqlSession(AbstractContextManager["SqlSession"]):
     def write(self, sql: str, kind: str) -> None:
         """Write the rows of a query to the session's `output` as `csv`, `json` (one object a line) or `parquet`.
 
+        Integers of 128 bits, such as sums of integers, are DECIMAL(38, 0) in Parquet.
+
         Raises: See `rows`.
         """
         connection, query = self._prepare(sql)
         if query.type is not duckdb.StatementType.SELECT:
             raise PlanError("EXPLAIN has no rows to write: leave --format and --output out.")
-        text = f"COPY ({_body(query)}\n) TO {literal(str(self._output))} (FORMAT {kind}, USE_TMP_FILE false)"
+        rows = f"FROM ({_body(query)}\n)"
+        if kind == "parquet":  # it lacks integers of 128 bits, such as sums: DuckDB would write rounded ones
+            columns = self._run(connection, lambda: connection.execute(f"DESCRIBE {rows}").fetchall())
+            wide = [identifier(name) for name, type_text, *_ in columns if type_text in ("HUGEINT", "UHUGEINT")]
+            casts = ", ".join(f"CAST({name} AS DECIMAL(38, 0)) AS {name}" for name in wide)
+            rows = f"SELECT * REPLACE ({casts}) {rows}" if wide else rows
+        text = f"COPY ({rows}) TO {literal(str(self._output))} (FORMAT {kind}, USE_TMP_FILE false)"
         self._run(connection, lambda: connection.execute(text))
 
     # Before a query runs
