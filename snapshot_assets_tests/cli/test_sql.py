@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -48,6 +49,18 @@ def test_rows_are_shown_as_a_table_and_written_in_every_format(sql: Snapshots, t
             query = f"SELECT count(*), sum(value) FROM read_{form}(?)"
             assert connection.execute(query, [str(output)]).fetchall() == [(72, 2556)]
     assert pq.read_schema(tmp_path / "it's parquet").names == ["moment", "value"]
+
+
+def test_parquet_has_sums_of_any_size(sql: Snapshots, tmp_path: Path) -> None:
+    query = "SELECT sum(9007199254740993) AS s, sum(-1) AS s, 'x' AS t, 2::UHUGEINT AS u FROM readings LIMIT 1"
+    assert sql("--format", "parquet", "-o", str(tmp_path / "rows"), query).status == 0
+    assert pq.read_table(tmp_path / "rows").to_pylist() == [
+        {"s": Decimal(72 * 9007199254740993), "s_1": Decimal(-72), "t": "x", "u": Decimal(2)}
+    ]
+    too_wide = sql(
+        "--format", "parquet", "-o", str(tmp_path / "more"), "SELECT 170141183460469231731687303715884105727"
+    )
+    assert (too_wide.status, (tmp_path / "more").exists()) == (2, False)
 
 
 def test_a_long_result_is_cut_in_the_table_only(sql: Snapshots) -> None:
@@ -118,7 +131,7 @@ def test_a_wrong_call_is_refused(sql: Snapshots, call: str) -> None:
 
 
 def test_an_explanation_has_no_rows_to_write(sql: Snapshots) -> None:
-    assert "physical_plan" in sql("EXPLAIN FROM readings").out
+    assert "READ_PARQUET" in sql("EXPLAIN FROM readings").out
     done = sql("--format", "csv", "EXPLAIN FROM readings")
     assert (done.status, "EXPLAIN has no rows to write" in done.err) == (2, True)
 

@@ -26,7 +26,8 @@ def test_every_reader_returns_the_rows_of_every_version(name: str, tmp_path: Pat
             found = snapshot.table(table).to_arrow()
             expected = tables.get(table.rpartition(".")[2], [])
             assert snapshot.table(table).count() == found.num_rows == len(expected)
-            assert rows(found) == rows(read(store.uri, table, version=f"rev:{revision}").cast(found.schema))
+            by_spark = read(store.uri, table, version=f"rev:{revision}").cast(found.schema)
+            assert repr(rows(found)) == repr(rows(by_spark))  # no NaN equals another
             assert snapshot.table(table).to_polars().collect().height == found.num_rows
             assert len(same(snapshot, f"FROM {table}")) == found.num_rows
             if "sensors" in table:  # of one schema

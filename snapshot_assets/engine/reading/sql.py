@@ -123,12 +123,20 @@ class SqlSession(AbstractContextManager["SqlSession"]):
     def write(self, sql: str, kind: str) -> None:
         """Write the rows of a query to the session's `output` as `csv`, `json` (one object a line) or `parquet`.
 
+        Integers of 128 bits, such as sums of integers, are DECIMAL(38, 0) in Parquet.
+
         Raises: See `rows`.
         """
         connection, query = self._prepare(sql)
         if query.type is not duckdb.StatementType.SELECT:
             raise PlanError("EXPLAIN has no rows to write: leave --format and --output out.")
-        text = f"COPY ({_body(query)}\n) TO {literal(str(self._output))} (FORMAT {kind}, USE_TMP_FILE false)"
+        rows = f"FROM ({_body(query)}\n)"
+        if kind == "parquet":  # it lacks integers of 128 bits, such as sums: DuckDB would write rounded ones
+            columns = self._run(connection, lambda: connection.execute(f"DESCRIBE {rows}").fetchall())
+            wide = [identifier(name) for name, type_text, *_ in columns if type_text in ("HUGEINT", "UHUGEINT")]
+            casts = ", ".join(f"CAST({name} AS DECIMAL(38, 0)) AS {name}" for name in wide)
+            rows = f"SELECT * REPLACE ({casts}) {rows}" if wide else rows
+        text = f"COPY ({rows}) TO {literal(str(self._output))} (FORMAT {kind}, USE_TMP_FILE false)"
         self._run(connection, lambda: connection.execute(text))
 
     # Before a query runs
@@ -188,10 +196,9 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             explained = self._planner.execute(f"EXPLAIN (FORMAT json) {query.query}").fetchall()
         found: dict[_Key, list[Bounds]] = {}
         for scan in _scans(json.loads(explained[0][1])):
-            key = _key(_parts(scan["Table"]))
-            filters = scan.get("Filters", ())
+            key = _key(_parts("\n".join(_lines(scan["Table"]))))
             if (place := self._places.get(key)) is not None:
-                found.setdefault(key, []).append(place.scans([filters] if isinstance(filters, str) else filters))
+                found.setdefault(key, []).append(place.scans(_lines(scan.get("Filters", ()))))
         return {key: _hull(some) if len(some) >= named[key[2]] > 0 else (None, None) for key, some in found.items()}
 
     def _show(self, place: Place, bounds: Bounds) -> None:
@@ -214,7 +221,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             name = f"stream of {'.'.join(place.path)}"
             self._streams.append(Stream(place.table, read, streamed))
             self._runner.register(name, self._streams[-1])
-            queries.append(place.table.streamed(f"temp.{identifier(name)}"))
+            queries.append(place.table.streamed(f"temp.main.{identifier(name)}"))
         place.parts = read.parts
         text = " UNION ALL ".join(queries) or place.table.empty
         view = f"CREATE OR REPLACE VIEW {qualified(place.path)} AS {text}"
@@ -268,6 +275,11 @@ def _key(path: Sequence[str]) -> _Key:
 def _parts(name: str) -> tuple[str, ...]:
     """Return the parts of a name that DuckDB prints."""
     return tuple(quoted.replace('""', '"') or plain for quoted, plain in _PART.findall(name))
+
+
+def _lines(text: str | Sequence[str]) -> Sequence[str]:
+    """Return the lines of a detail of a plan, which is a list if it has several."""
+    return [text] if isinstance(text, str) else text
 
 
 def _scans(nodes: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
