@@ -16,7 +16,7 @@ LONGEST := --durations=25 --durations-min=5
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
-EXTRAS := --extra postgres --extra connect --extra oss --extra attestation --extra ui --extra demo
+EXTRAS := --extra postgres --extra connect --extra oss --extra attestation --extra iceberg --extra ui --extra demo
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
 .PHONY: help install demo ui test test-slow test-nightly test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel test-wheel-all lint audit format docs reference pictures bench lock proto clean

@@ -1,0 +1,284 @@
+"""Manifests: the files of a table at a seal, in blocks of the revisions that added them, with the log's statistics.
+
+A block of 32 revisions becomes one manifest once they are past, and so does one of 32 blocks. So a seal writes few
+manifests and lists few, whatever the number of files. The name of a manifest is a digest of its content: seals with
+equal blocks share it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import isnan
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import InputFile, OutputFile, OutputStream
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+
+from snapshot_assets.catalog.state.file_columns import FileColumns
+from snapshot_assets.format.actions import Physical
+
+_BITS = 5
+_LAYOUT = "1"
+"""Part of each digest; changes with what this module writes about a file."""
+_MILLIS = ("s", "ms")
+
+
+@dataclass(frozen=True)
+class WrittenColumn:
+    """A column of data files.
+
+    Attributes:
+        field_id: Its id in Iceberg.
+        written: Its type in the files.
+        held: The Arrow type of its type in Iceberg.
+    """
+
+    field_id: int
+    written: pa.DataType
+    held: pa.DataType
+
+
+Written = Mapping[int, Mapping[str, WrittenColumn]]
+"""The columns of data files that have a field id, by schema id and name."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest of a table's files.
+
+    Attributes:
+        name: Digest of its content.
+        rows: Its files, as rows of the table's `FileColumns`.
+        first_seals: The first seal that had each file.
+        added: Whether each file is one that the snapshot `snapshot` added.
+        snapshot: The snapshot that wrote it.
+        schema: The schema at that snapshot.
+        written: The columns of its files.
+    """
+
+    name: str
+    rows: np.ndarray
+    first_seals: np.ndarray
+    added: np.ndarray
+    snapshot: int
+    schema: Schema
+    written: Written
+
+
+def manifests_at(
+    files: FileColumns, revision: int, seals: np.ndarray, base: str, schema: Schema, written: Written
+) -> Iterator[Manifest]:
+    """Yield the manifests of the files at a sealed revision; `seals` has all seals up to it, ascending."""
+    live, adding = files.in_state(revision), files.column("added")
+    level, block = _blocks(adding, revision)
+    rows = np.flatnonzero(live)
+    order = rows[np.lexsort((block[rows], level[rows]))]
+    keys = np.stack([level[order], block[order]])
+    starts = np.flatnonzero((np.diff(keys, axis=1) != 0).any(axis=0)) + 1
+    for some in np.split(order, starts) if len(order) else ():
+        own_level, own_block = int(level[some[0]]), int(block[some[0]])
+        end = ((own_block + 1) << (_BITS * own_level)) - 1
+        creator = int(seals[np.searchsorted(seals, end)])
+        first = seals[np.searchsorted(seals, adding[some])]
+        whole = ((adding >> (_BITS * own_level)) == own_block) & files.in_state(creator)
+        added = (first == creator) & (int(whole.sum()) == len(some))
+        used = {int(each): written[int(each)] for each in np.unique(files.column("schema_id")[some])}
+        facts = [[each, *map(_facts, columns.items())] for each, columns in used.items()]
+        paths = files.table["path"].take(pa.array(some)).to_pylist()
+        digest = sha256("\n".join([_LAYOUT, base, json.dumps(facts), *paths]).encode())
+        digest.update(first.tobytes() + added.tobytes())
+        name = digest.hexdigest()[:32]
+        yield Manifest(name, some, first, added, creator if added.any() else revision, schema, used)
+
+
+def _facts(item: tuple[str, WrittenColumn]) -> list[object]:
+    name, column = item
+    return [name, column.field_id, str(column.held)]
+
+
+def _blocks(adding: np.ndarray, revision: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each file level and number of the largest block that its revision is in, and that is past."""
+    level = np.zeros(len(adding), dtype=np.int64)
+    for number in range(1, revision.bit_length() // _BITS + 1):
+        end = ((adding >> (_BITS * number)) + 1) << (_BITS * number)
+        level[end <= revision + 1] = number
+    return level, adding >> (_BITS * level)
+
+
+class _Buffer(io.BytesIO):
+    """Bytes that stay readable after the writer closed them."""
+
+    def close(self) -> None:
+        """Keep the bytes."""
+
+
+class _Memory(OutputFile):
+    """A file of PyIceberg's writers, in memory: the location's own store writes it."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.buffer = _Buffer()
+
+    def __len__(self) -> int:
+        return len(self.buffer.getvalue())
+
+    def exists(self) -> bool:
+        """Return whether there is such a file, which nothing asks."""
+        return False
+
+    def to_input_file(self) -> InputFile:
+        """Refuse to read it back."""
+        raise NotImplementedError
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        """Return the stream."""
+        return self.buffer
+
+
+def manifest_bytes(manifest: Manifest, files: FileColumns, base: str) -> bytes:
+    """Return a manifest in Avro; `base` precedes the paths of the files."""
+    columns = files.take(manifest.rows)
+    metrics = _metrics(columns, manifest.written)
+    facts = zip(
+        columns.table["path"].to_pylist(),
+        columns.column("rows").tolist(),
+        columns.column("bytes").tolist(),
+        metrics,
+        manifest.first_seals.tolist(),
+        manifest.added.tolist(),
+        strict=True,
+    )
+    entries = [
+        ManifestEntry.from_args(
+            status=ManifestEntryStatus.ADDED if added else ManifestEntryStatus.EXISTING,
+            snapshot_id=seal,
+            sequence_number=seal,
+            file_sequence_number=seal,
+            data_file=_data_file(base + path, rows, size, bounds),
+        )
+        for path, rows, size, bounds, seal, added in facts
+    ]
+    output = _Memory(manifest.name)
+    writer = ManifestWriterV2(UNPARTITIONED_PARTITION_SPEC, manifest.schema, output, manifest.snapshot, "deflate")
+    with writer.new_writer() as avro:  # in one block: the writer's own `add` makes a block of each entry
+        avro.write_block(entries)
+    return output.buffer.getvalue()
+
+
+def _data_file(path: str, rows: int, size: int, bounds: _Bounds) -> DataFile:
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=rows,
+        file_size_in_bytes=size,
+        null_value_counts=bounds.nulls or None,
+        lower_bounds=bounds.lower or None,
+        upper_bounds=bounds.upper or None,
+    )
+
+
+def manifest_list_bytes(
+    manifests: Sequence[tuple[Manifest, str, int]], files: FileColumns, snapshot: int, parent: int | None
+) -> bytes:
+    """Return the manifest list of a snapshot in Avro, given its manifests with their URIs and sizes."""
+    output = _Memory(str(snapshot))
+    rows = files.column("rows")
+    with write_manifest_list(2, output, snapshot, parent, snapshot, "deflate") as writer:
+        writer.add_manifests(
+            [
+                ManifestFile.from_args(
+                    manifest_path=uri,
+                    manifest_length=size,
+                    partition_spec_id=UNPARTITIONED_PARTITION_SPEC.spec_id,
+                    content=ManifestContent.DATA,
+                    sequence_number=each.snapshot,
+                    min_sequence_number=int(each.first_seals.min()),
+                    added_snapshot_id=each.snapshot,
+                    added_files_count=int(each.added.sum()),
+                    existing_files_count=int((~each.added).sum()),
+                    deleted_files_count=0,
+                    added_rows_count=int(rows[each.rows[each.added]].sum()),
+                    existing_rows_count=int(rows[each.rows[~each.added]].sum()),
+                    deleted_rows_count=0,
+                    partitions=[],
+                    key_metadata=None,
+                )
+                for each, uri, size in manifests
+            ]
+        )
+    return output.buffer.getvalue()
+
+
+class _Bounds:
+    """What a manifest states of a file's columns, by field id."""
+
+    def __init__(self) -> None:
+        self.nulls: dict[int, int] = {}
+        self.lower: dict[int, bytes] = {}
+        self.upper: dict[int, bytes] = {}
+
+
+def _metrics(files: FileColumns, written: Written) -> list[_Bounds]:
+    found = [_Bounds() for _ in range(files.table.num_rows)]
+    schema_ids = files.column("schema_id").tolist()
+    for name in sorted({name for columns in written.values() for name in columns}):
+        for table in files.bounds.of_or_none(name).values():
+            for row in table.to_pylist():
+                column = written[schema_ids[row["file"]]].get(name)
+                if column is None or pa.types.is_nested(column.held):
+                    continue
+                bounds = found[row["file"]]
+                if row["null_count"] is not None:
+                    bounds.nulls[column.field_id] = row["null_count"]
+                for values, bound, lower in ((bounds.lower, row["minimum"], True), (bounds.upper, row["maximum"], False)):
+                    if (data := _bound(bound, column.written, column.held, lower)) is not None:
+                        values[column.field_id] = data
+    return found
+
+
+def _bound(value: Physical | None, written: pa.DataType, held: pa.DataType, lower: bool) -> bytes | None:
+    """Return a bound as Iceberg stores it; None if it is unknown, or has another order or form in the log."""
+    match value:
+        case bool():
+            return bytes([value])
+        case int() if not (pa.types.is_unsigned_integer(written) or pa.types.is_decimal(held)):
+            scaled = (pa.types.is_timestamp(written) or pa.types.is_time(written)) and written.unit in _MILLIS
+            return (value * 1000 if scaled else value).to_bytes(held.bit_width // 8, "little", signed=True)
+        case float() if not isnan(value):
+            return struct.pack("<f" if pa.types.is_float32(held) else "<d", value)
+        case bytes() if pa.types.is_string(held):
+            try:
+                value.decode()
+            except UnicodeDecodeError:  # cut within a character; the rest is still a lower bound
+                return value.decode(errors="ignore").encode() if lower else None
+            return value
+        case bytes() if pa.types.is_binary(held):
+            return value
+    return None
+
+
+def as_json(value: Any) -> str:
+    """Return compact JSON for a property."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,229 @@
+"""Publishes the readable seals of a location as Iceberg tables: what is refused is refused before anything is written.
+
+Two writers may publish at a time: metadata is created under a number that only one of them gets, and the other starts
+again from the newest head.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from snapshot_assets.catalog.iceberg.columns import NotHeldError
+from snapshot_assets.catalog.iceberg.objects import IcebergFolder, iceberg_folders
+from snapshot_assets.catalog.iceberg.register import register
+from snapshot_assets.catalog.iceberg.table import MAIN, TableBuilder, TablePlan, Version, write_table
+from snapshot_assets.catalog.log.truncation import existing_state
+from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+from snapshot_assets.catalog.state.fold import State, first_version
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.errors import IncompleteError, NoSnapshotError, ObjectExistsError, PlanError, UnknownRelationError
+from snapshot_assets.format.actions import SchemaAdded
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
+from snapshot_assets.format.header import format_of
+from snapshot_assets.format.layout import ICEBERG, iceberg_folder, transaction_path
+from snapshot_assets.format.names import Spellings, rule_of, table_text
+from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
+
+_LOG = logging.getLogger(__name__)
+_UNREADABLE = {"azblob": "no URI of Azure without the account's name", "oss": "no URI of OSS that all readers know"}
+
+
+@dataclass(frozen=True)
+class IcebergTable:
+    """A table as it was published.
+
+    Attributes:
+        folder: URI of its folder, which DuckDB, PyIceberg and Spark's Hadoop catalog open.
+        metadata: URI of its newest metadata.
+        revision: The sealed revision that readers see by default; None if it lacks the table.
+        snapshots: How many revisions they can read.
+        written: Whether metadata was written; else it was as it should be.
+        left_out: Sentences on older revisions that Iceberg cannot hold.
+    """
+
+    table: str
+    folder: str
+    metadata: str
+    revision: int | None
+    snapshots: int
+    written: bool
+    left_out: tuple[str, ...]
+
+
+def publish(
+    store: ObjectStore,
+    *,
+    at: str | None = None,
+    tables: Collection[TableName] = (),
+    catalog: Mapping[str, str] | None = None,
+) -> list[IcebergTable]:
+    """Write Iceberg metadata of all readable seals, and register the tables in a catalog.
+
+    Args:
+        store: The location.
+        at: The version that readers see by default; None for the newest seal.
+        tables: The tables; empty for all.
+        catalog: Properties of the catalog, as PyIceberg reads them; None for none.
+
+    Raises:
+        NoSnapshotError: There is no snapshot.
+        IncompleteError: Nothing is sealed yet.
+        UnknownRelationError: There is no such table.
+        PlanError: Iceberg cannot hold a table, a tag or the location; nothing was written.
+    """
+    base = _base_of(store)
+    while True:
+        folders = iceberg_folders(store.list(ICEBERG))  # before the head, which is then as new as what they publish
+        head = existing_state(store)
+        main, versions = _versions(store, head, at)
+        plans = list(_plans(store, base, folders, head, main, versions, tables))
+        try:
+            for plan in plans:
+                write_table(store, plan)
+        except ObjectExistsError as error:
+            _LOG.info("Another writer published Iceberg metadata at the same time; starting again: %s", error)
+            continue
+        break
+    if catalog is not None:
+        register(catalog, [(plan.name, base + plan.path) for plan in plans if plan.version])
+    names = {table.table_name for each in versions if each.revision == main for table in each.schema.tables}
+    return [
+        IcebergTable(
+            table_text(plan.name),
+            base + plan.folder.folder.removesuffix("/metadata/"),
+            base + plan.path,
+            main if plan.name in names else None,
+            plan.snapshots,
+            plan.metadata is not None,
+            tuple(plan.left_out),
+        )
+        for plan in plans
+        if plan.version
+    ]
+
+
+def _base_of(store: ObjectStore) -> str:
+    """Return the URI of a location as Iceberg's readers take it: not percent-encoded, with a final slash."""
+    location = parse_location(store.uri)
+    problem = _UNREADABLE.get(location.scheme, "")
+    if not problem and (found := next((each for each in "#?" if each in location.prefix), "")):
+        problem = f"no readers that take {found!r} in a path"
+    if problem:
+        raise PlanError(f"{store.uri} cannot have Iceberg tables: Iceberg has {problem}. Replicate it to another store.")
+    return f"{location.scheme}://{location.bucket}/{location.prefix}/"
+
+
+class _Schemas:
+    """Schemas of a location, each read once."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._known: dict[str, DatabaseSchema] = {}
+
+    def __call__(self, added: SchemaAdded) -> DatabaseSchema:
+        if added.sha256 not in self._known:
+            self._known[added.sha256] = read_schema(self._store, added)
+        return self._known[added.sha256]
+
+
+def _versions(store: ObjectStore, head: State, at: str | None) -> tuple[int, list[Version]]:
+    """Return the revision that readers see by default, and all readable seals of snapshots with schemas, ascending."""
+    if not head.has_snapshot:
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
+    readable = head.readable()
+    if at is None and not readable:
+        raise IncompleteError(
+            f"The snapshot at {store.uri} has no seal that can be read; run the export to its end, which seals it."
+        )
+    main = readable[-1].revision if at is None else resolve_version(at, head)
+    schemas, versions = _Schemas(store), []
+    state = State(location_id=head.location_id, format_version=first_version(head.events, head.format_version))
+    events = iter([*head.events])
+    event = next(events, None)
+    for seal in readable:
+        while event is not None and event.revision <= seal.revision:
+            state.fold(event, transaction_path(event.revision))
+            event = next(events, None)
+        if not state.schemas:  # rebuilt without its schema documents
+            continue
+        pending = pending_tombstones(head.at(seal.revision)).values() if state.tombstones else ()
+        tombstones = frozenset(TableName(each.schema, each.table) for each in pending)
+        newest = schemas(state.schemas[state.schema_id])
+        versions.append(Version(seal, newest, format_of(state.header), dict(state.schemas), schemas, tombstones))
+    return main, versions
+
+
+def _plans(
+    store: ObjectStore,
+    base: str,
+    folders: Mapping[str, IcebergFolder],
+    head: State,
+    main: int,
+    versions: list[Version],
+    tables: Collection[TableName],
+) -> Iterator[TablePlan]:
+    """Yield the plan of each table.
+
+    Raises:
+        PlanError: Iceberg cannot hold some; names them all.
+    """
+    if MAIN in head.tags:
+        raise PlanError("The tag 'main' has the name of Iceberg's default branch: rename it by `snapshots tag rename`.")
+    tags = {name: tag.pin.revision for name, tag in head.tags.items()}
+    names = {table.table_name for version in versions for table in version.schema.tables}
+    plans, refused = [], []
+    files = head.files.merged()
+    seals = np.array([seal.revision for seal in head.seals], dtype=np.int64)
+    for name in _chosen(names, versions, tables):
+        folder = folders.get(iceberg_folder(name), IcebergFolder(iceberg_folder(name), 0, {}))
+        own = pc.and_(pc.equal(files.table["schema"], name.schema), pc.equal(files.table["table"], name.table))
+        rows = files.take(np.flatnonzero(own))
+        builder = TableBuilder(name, folder, base, rows, seals, _previous(store, folder))
+        having = [each for each in versions if name in {table.table_name for table in each.schema.tables}]
+        try:
+            plans.append(builder.build(having, main, tags, head.location_id))
+        except NotHeldError as error:
+            refused.append(str(error))
+    if refused:
+        others = ", ".join(table_text(plan.name) for plan in plans) or "none"
+        raise PlanError(
+            f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written. {' '.join(dict.fromkeys(refused))} Or"
+            f" select tables by --tables, or by iceberg.tables of the plan; Iceberg can hold {others}.",
+            tables=refused,
+        )
+    yield from plans
+
+
+def _chosen(names: set[TableName], versions: list[Version], tables: Collection[TableName]) -> list[TableName]:
+    """Return the tables to publish, in the snapshot's spelling."""
+    if not tables:
+        return sorted(names)
+    spellings = Spellings(rule_of(versions[-1].schema.database), names) if versions else None
+    chosen = {spellings.of(name) if spellings else name for name in tables}
+    if unknown := sorted(chosen - names):
+        raise UnknownRelationError(
+            f"The snapshot has no table {unknown[0]}; it has {', '.join(map(str, sorted(names))) or 'none'}."
+        )
+    return sorted(chosen)
+
+
+def _previous(store: ObjectStore, folder: IcebergFolder) -> dict[str, Any]:
+    """Return the newest metadata of a folder; empty if there is none, or if it is damaged, and is written anew."""
+    if not folder.version:
+        return {}
+    try:
+        previous: dict[str, Any] = json.loads(store.get(folder.newest, limit=MAX_DOCUMENT_BYTES))
+    except ValueError as error:
+        _LOG.warning("%s is not JSON, so it is replaced, with field ids from the log: %s", folder.newest, error)
+        return {}
+    return previous

@@ -1,0 +1,329 @@
+"""The Iceberg metadata of one table: a snapshot for each readable seal, and the location's tags as its tags."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadataV2
+
+from snapshot_assets.catalog.iceberg.columns import (
+    Ids,
+    NotHeldError,
+    held_types,
+    iceberg_schema,
+    mapped_ids,
+    name_mapping,
+    widened,
+)
+from snapshot_assets.catalog.iceberg.manifests import (
+    Manifest,
+    Written,
+    WrittenColumn,
+    as_json,
+    manifest_bytes,
+    manifest_list_bytes,
+    manifests_at,
+)
+from snapshot_assets.catalog.iceberg.objects import MANIFESTS, IcebergFolder
+from snapshot_assets.catalog.state.file_columns import FileColumns
+from snapshot_assets.catalog.state.fold import SealState
+from snapshot_assets.format.actions import SchemaAdded
+from snapshot_assets.format.documents import sha256_hex
+from snapshot_assets.format.header import FileFormat
+from snapshot_assets.format.layout import VERSION_HINT
+from snapshot_assets.format.names import ColumnPath
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.bulk import in_parallel
+
+MAIN = "main"
+NAME_MAPPING = "schema.name-mapping.default"
+_CHECKSUM = "snapshot-assets.checksum"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A readable seal.
+
+    Attributes:
+        schema: The newest schema at that revision.
+        format: The format of its data files.
+        schemas: All schemas of its snapshot, by id.
+        read: Reads one.
+        tombstones: The tables that have pending tombstones.
+    """
+
+    seal: SealState
+    schema: DatabaseSchema
+    format: FileFormat
+    schemas: Mapping[int, SchemaAdded]
+    read: Callable[[SchemaAdded], DatabaseSchema]
+    tombstones: frozenset[TableName]
+
+    @property
+    def revision(self) -> int:
+        """The sealed revision, which is the Iceberg snapshot's id and sequence number."""
+        return self.seal.revision
+
+
+@dataclass
+class TablePlan:
+    """The metadata of a table, before anything is written.
+
+    Attributes:
+        left_out: Sentences on the seals that Iceberg cannot hold.
+        objects: The manifests and lists to write, by path.
+        metadata: The new metadata; None if the newest on storage is equal.
+    """
+
+    name: TableName
+    folder: IcebergFolder
+    left_out: list[str] = field(default_factory=list)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    metadata: TableMetadataV2 | None = None
+    snapshots: int = 0
+
+    @property
+    def version(self) -> int:
+        """The number of the metadata once the plan is executed."""
+        return self.folder.version + (self.metadata is not None)
+
+    @property
+    def path(self) -> str:
+        """The path of the metadata once the plan is executed."""
+        return self.folder._replace(version=self.version).newest
+
+
+class TableBuilder:
+    """Builds the metadata of one table.
+
+    Args:
+        base: URI of the location, as Iceberg's readers take it, with a final slash.
+        files: All files of the table.
+        seals: The revisions of all known seals, ascending.
+        previous: The newest metadata on storage, as JSON; empty if there is none.
+    """
+
+    def __init__(
+        self,
+        name: TableName,
+        folder: IcebergFolder,
+        base: str,
+        files: FileColumns,
+        seals: np.ndarray,
+        previous: Mapping[str, Any],
+    ) -> None:
+        self.name, self.folder, self.base, self.files, self.seals = name, folder, base, files, seals
+        self.previous = previous
+        properties = previous.get("properties", {})
+        self.ids: Ids = mapped_ids(json.loads(properties.get(NAME_MAPPING, "[]")))
+        moved = previous.get("location") != self.location
+        self.known: dict[str, list[int]] = {} if moved else json.loads(properties.get(MANIFESTS, "{}"))
+        self.snapshots = {} if moved else {each["snapshot-id"]: each for each in previous.get("snapshots", ())}
+        self.plan = TablePlan(name, folder)
+
+    @property
+    def location(self) -> str:
+        """The URI of the table's folder."""
+        return self.base + self.folder.folder.removesuffix("/metadata/")
+
+    def build(self, versions: Sequence[Version], main: int, tags: Mapping[str, int], location_id: str) -> TablePlan:
+        """Return the plan for versions, ascending, of which `main` is what readers see by default.
+
+        Raises:
+            NotHeldError: Iceberg cannot hold the table at `main`.
+        """
+        held, types = self._held(versions, main)
+        if not held:
+            return self.plan
+        schemas: list[Schema] = []
+        snapshots: list[dict[str, Any]] = []
+        for version in held:
+            schema = iceberg_schema(version.schema.table(self.name), types, self.ids, len(schemas))
+            number = next((each.schema_id for each in schemas if each.fields == schema.fields), None)
+            if number is None:
+                number = schema.schema_id
+                schemas.append(schema)
+            parent = held[held.index(version) - 1] if version is not held[0] else None
+            snapshots.append(self._snapshot(version, schemas[number], types, parent))
+        current = next((each for each in snapshots if each["snapshot-id"] == main), None)
+        refs = {name: {"snapshot-id": revision, "type": "tag"} for name, revision in tags.items()}
+        refs = {name: ref for name, ref in refs.items() if any(each["snapshot-id"] == ref["snapshot-id"] for each in snapshots)}
+        if current is not None:
+            refs[MAIN] = {"snapshot-id": main, "type": "branch"}
+        metadata = TableMetadataV2.model_validate(
+            {
+                "format-version": 2,
+                "table-uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{location_id}/{self.folder.folder}")),
+                "location": self.location,
+                "last-sequence-number": max((each["sequence-number"] for each in snapshots), default=0),
+                "last-updated-ms": max((each["timestamp-ms"] for each in snapshots), default=0),
+                "last-column-id": max(self.ids.values(), default=0),
+                "schemas": schemas,
+                "current-schema-id": (current or snapshots[-1])["schema-id"],
+                "partition-specs": [{"spec-id": 0, "fields": []}],
+                "default-spec-id": 0,
+                "last-partition-id": 999,
+                "sort-orders": [{"order-id": 0, "fields": []}],
+                "default-sort-order-id": 0,
+                "properties": {
+                    NAME_MAPPING: as_json(name_mapping(self.ids)),
+                    MANIFESTS: as_json(self._used([each["snapshot-id"] for each in snapshots])),
+                },
+                "current-snapshot-id": current and main,
+                "snapshots": snapshots,
+                "snapshot-log": [
+                    {"snapshot-id": each["snapshot-id"], "timestamp-ms": each["timestamp-ms"]}
+                    for each in snapshots
+                    if current and each["snapshot-id"] <= main
+                ],
+                "refs": refs,
+            }
+        )
+        self.plan.snapshots = len(snapshots)
+        if json.loads(metadata_json(metadata)) != self.previous:
+            self.plan.metadata = metadata
+        return self.plan
+
+    def _held(self, versions: Sequence[Version], main: int) -> tuple[list[Version], dict[str, pa.DataType]]:
+        """Return the versions that Iceberg can hold together with `main`, and the types of all columns."""
+        types: dict[str, pa.DataType] = {}
+        held = []
+        for version in sorted(versions, key=lambda each: (each.revision != main, -each.revision)):
+            try:
+                types |= self._merged(version, types)
+            except NotHeldError as error:
+                if version.revision == main:
+                    raise
+                self.plan.left_out.append(f"Revision {version.revision} is left out. {error.reason}.")
+            else:
+                held.append(version)
+        return sorted(held, key=lambda each: each.revision), types
+
+    def _merged(self, version: Version, known: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+        """Return the types of a version's columns, widened for its files and for the other versions."""
+        if version.format.is_text:
+            raise NotHeldError(f"Its data files are {version.format.name}, and Iceberg reads Parquet", "export as parquet")
+        if self.name in version.tombstones:
+            raise NotHeldError(
+                f"{self.name} has deleted rows that its files still contain", "run `snapshots catalog compact` first"
+            )
+        types = held_types(version.schema.table(self.name))
+        others = [(known, "other revisions have")]
+        others += [(held_types(table), "older windows have") for table in self._written(version).values()]
+        for found, which in others:
+            for column in types.keys() & found.keys():
+                wider = widened(types[column], found[column])
+                if wider is None:
+                    raise NotHeldError(
+                        f"Column {ColumnPath(self.name, column)} is {types[column]}, but {which} {found[column]}, and"
+                        " Iceberg promotes neither to the other",
+                        "export the older windows again by --replace",
+                    )
+                types[column] = wider
+        return types
+
+    def _written(self, version: Version) -> dict[int, Table]:
+        """Return the definitions of the table that a version's files were written with, by schema id."""
+        ids = np.unique(self.files.column("schema_id")[self.files.in_state(version.revision)]).tolist()
+        return {number: version.read(version.schemas[number]).table(self.name) for number in ids}
+
+    def _snapshot(
+        self, version: Version, schema: Schema, types: Mapping[str, pa.DataType], parent: Version | None
+    ) -> dict[str, Any]:
+        """Return the snapshot of a version: the one on storage if it is the same, else with what is to be written."""
+        known = self.snapshots.get(version.revision)
+        if known is not None and known["summary"].get(_CHECKSUM) == version.seal.seal.checksum:
+            before = next(each for each in self.previous["schemas"] if each["schema-id"] == known["schema-id"])
+            if Schema.model_validate(before).fields == schema.fields:
+                return {**known, "schema-id": schema.schema_id}
+        ids = {each.name: each.field_id for each in schema.fields}
+        written: Written = {
+            number: {
+                column.name: WrittenColumn(ids[column.name], column.arrow_field().type, types[column.name])
+                for column in table.columns
+                if column.name in ids
+            }
+            for number, table in self._written(version).items()
+        }
+        manifests = manifests_at(self.files, version.revision, self.seals, self.base, schema, written)
+        return self._listed(version, schema, list(manifests), parent)
+
+    def _listed(
+        self, version: Version, schema: Schema, manifests: Sequence[Manifest], parent: Version | None
+    ) -> dict[str, Any]:
+        revision = version.revision
+        listed = []
+        for each in manifests:
+            size, first, last = self.known.get(each.name, (0, revision, revision))
+            if not size:
+                data = manifest_bytes(each, self.files, self.base)
+                size = len(data)
+                self.plan.objects[f"{self.folder.folder}{each.name}-m0.avro"] = data
+            self.known[each.name] = [size, min(first, revision), max(last, revision)]
+            listed.append((each, f"{self.base}{self.folder.folder}{each.name}-m0.avro", size))
+        data = manifest_list_bytes(listed, self.files, revision, parent and parent.revision)
+        digest = sha256_hex(" ".join([self.base, *(each.name for each in manifests)]).encode())[:16]
+        path = f"{self.folder.folder}snap-{revision}-{digest}.avro"
+        self.plan.objects[path] = data
+        live = self.files.in_state(revision)
+        before = self.files.in_state(parent.revision) if parent is not None else np.zeros(len(live), dtype=bool)
+        rows, size = (int(self.files.column(name)[live].sum()) for name in ("rows", "bytes"))
+        summary = {
+            "operation": "overwrite" if (before & ~live).any() else "append",
+            "added-data-files": int((live & ~before).sum()),
+            "deleted-data-files": int((before & ~live).sum()),
+            "total-data-files": int(live.sum()),
+            "total-records": rows,
+            "total-files-size": size,
+            "total-delete-files": 0,
+            _CHECKSUM: version.seal.seal.checksum,
+        }
+        return {
+            "snapshot-id": revision,
+            **({"parent-snapshot-id": parent.revision} if parent is not None else {}),
+            "sequence-number": revision,
+            "timestamp-ms": int(version.seal.committed_at.timestamp() * 1000),
+            "manifest-list": self.base + path,
+            "summary": {name: str(value) for name, value in summary.items()},
+            "schema-id": schema.schema_id,
+        }
+
+    def _used(self, revisions: Iterable[int]) -> dict[str, list[int]]:
+        """Return the manifests that snapshots name: those between whose first and last use a snapshot lies."""
+        kept = np.array(sorted(revisions), dtype=np.int64)
+        return {
+            name: [size, first, last]
+            for name, (size, first, last) in sorted(self.known.items())
+            if np.searchsorted(kept, first) < np.searchsorted(kept, last, "right")
+        }
+
+
+def metadata_json(metadata: TableMetadataV2) -> bytes:
+    """Return metadata as PyIceberg writes it."""
+    return metadata.model_dump_json(exclude_none=True).encode()
+
+
+def write_table(store: ObjectStore, plan: TablePlan) -> None:
+    """Write the manifests of a plan, then its metadata, then the hint that names it.
+
+    Raises:
+        ObjectExistsError: Another writer wrote metadata of that number since.
+    """
+    hint = plan.folder.folder + VERSION_HINT
+    if plan.metadata is None:
+        known = plan.folder.objects.get(hint)
+        if known is not None and store.get(hint) == str(plan.version).encode():
+            return
+    else:
+        for _ in in_parallel(store, lambda item: store.put(*item), plan.objects.items()):
+            pass
+        store.create(plan.path, metadata_json(plan.metadata))
+    store.put(hint, str(plan.version).encode())
