@@ -100,7 +100,8 @@ def _held(table: TableName, column: Column) -> pa.DataType:
         return with_leaves(column.arrow_field().type, _held_leaf)
     except NotHeldError as error:
         raise NotHeldError(
-            f"Column {ColumnPath(table, column.name)} is {column.type}, stored as {error.reason}, which Iceberg v2 lacks",
+            f"Column {ColumnPath(table, column.name)} is {column.type}, stored as {error.reason}, which Iceberg v2"
+            " lacks",
             "carry it as text (carriers: {table.column: text}) and export its windows again, or leave it out by"
             " exclude_columns",
         ) from None
@@ -109,7 +110,7 @@ def _held(table: TableName, column: Column) -> pa.DataType:
 def _held_leaf(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_binary(kind):
         return kind
-    if pa.types.is_decimal128(kind) and 0 <= kind.scale and kind.precision <= MAX_DECIMAL:
+    if pa.types.is_decimal128(kind) and kind.scale >= 0 and kind.precision <= MAX_DECIMAL:
         return kind
     if kind not in _HELD:
         raise NotHeldError(str(kind))

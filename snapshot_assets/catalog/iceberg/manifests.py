@@ -252,7 +252,10 @@ def _metrics(files: FileColumns, written: Written) -> list[_Bounds]:
                 bounds = found[row["file"]]
                 if row["null_count"] is not None:
                     bounds.nulls[column.field_id] = row["null_count"]
-                for values, bound, lower in ((bounds.lower, row["minimum"], True), (bounds.upper, row["maximum"], False)):
+                for values, bound, lower in (
+                    (bounds.lower, row["minimum"], True),
+                    (bounds.upper, row["maximum"], False),
+                ):
                     if (data := _bound(bound, column.written, column.held, lower)) is not None:
                         values[column.field_id] = data
     return found

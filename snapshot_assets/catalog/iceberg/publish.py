@@ -119,7 +119,9 @@ def _base_of(store: ObjectStore) -> str:
     if not problem and (found := next((each for each in "#?" if each in location.prefix), "")):
         problem = f"no readers that take {found!r} in a path"
     if problem:
-        raise PlanError(f"{store.uri} cannot have Iceberg tables: Iceberg has {problem}. Replicate it to another store.")
+        raise PlanError(
+            f"{store.uri} cannot have Iceberg tables: Iceberg has {problem}. Replicate it to another store."
+        )
     return f"{location.scheme}://{location.bucket}/{location.prefix}/"
 
 
@@ -195,9 +197,10 @@ def _plans(
         except NotHeldError as error:
             refused.append(str(error))
     if refused:
+        reasons = " ".join(dict.fromkeys(refused))
         others = ", ".join(table_text(plan.name) for plan in plans) or "none"
         raise PlanError(
-            f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written. {' '.join(dict.fromkeys(refused))} Or"
+            f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written. {reasons} Or"
             f" select tables by --tables, or by iceberg.tables of the plan; Iceberg can hold {others}.",
             tables=refused,
         )

@@ -155,7 +155,11 @@ class TableBuilder:
             snapshots.append(self._snapshot(version, schemas[number], types, parent))
         current = next((each for each in snapshots if each["snapshot-id"] == main), None)
         refs = {name: {"snapshot-id": revision, "type": "tag"} for name, revision in tags.items()}
-        refs = {name: ref for name, ref in refs.items() if any(each["snapshot-id"] == ref["snapshot-id"] for each in snapshots)}
+        refs = {
+            name: ref
+            for name, ref in refs.items()
+            if any(each["snapshot-id"] == ref["snapshot-id"] for each in snapshots)
+        }
         if current is not None:
             refs[MAIN] = {"snapshot-id": main, "type": "branch"}
         metadata = TableMetadataV2.model_validate(
@@ -210,7 +214,9 @@ class TableBuilder:
     def _merged(self, version: Version, known: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
         """Return the types of a version's columns, widened for its files and for the other versions."""
         if version.format.is_text:
-            raise NotHeldError(f"Its data files are {version.format.name}, and Iceberg reads Parquet", "export as parquet")
+            raise NotHeldError(
+                f"Its data files are {version.format.name}, and Iceberg reads Parquet", "export as parquet"
+            )
         if self.name in version.tombstones:
             raise NotHeldError(
                 f"{self.name} has deleted rows that its files still contain", "run `snapshots catalog compact` first"
@@ -269,7 +275,7 @@ class TableBuilder:
                 self.plan.objects[f"{self.folder.folder}{each.name}-m0.avro"] = data
             self.known[each.name] = [size, min(first, revision), max(last, revision)]
             listed.append((each, f"{self.base}{self.folder.folder}{each.name}-m0.avro", size))
-        data = manifest_list_bytes(listed, self.files, revision, parent and parent.revision)
+        data = manifest_list_bytes(listed, self.files, revision, parent.revision if parent is not None else None)
         digest = sha256_hex(" ".join([self.base, *(each.name for each in manifests)]).encode())[:16]
         path = f"{self.folder.folder}snap-{revision}-{digest}.avro"
         self.plan.objects[path] = data
