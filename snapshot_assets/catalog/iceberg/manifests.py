@@ -1,6 +1,6 @@
 """Manifests: the files of a table at a seal, in blocks of the revisions that added them, with the log's statistics.
 
-A block of 32 revisions becomes one manifest once they are past, and so does one of 32 blocks. So a seal writes few
+A block of 16 revisions becomes one manifest once they are past, and so does one of 16 blocks. So a seal writes few
 manifests and lists few, whatever the number of files. The name of a manifest is a digest of its content: seals with
 equal blocks share it.
 """
@@ -10,10 +10,9 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from math import isnan
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
 from snapshot_assets.catalog.state.file_columns import FileColumns
-from snapshot_assets.format.actions import Physical
 
-_BITS = 5
+_BITS = 4
 _LAYOUT = "1"
 """Part of each digest; changes with what this module writes about a file."""
 _MILLIS = ("s", "ms")
@@ -244,42 +242,52 @@ def _metrics(files: FileColumns, written: Written) -> list[_Bounds]:
     found = [_Bounds() for _ in range(files.table.num_rows)]
     schema_ids = files.column("schema_id").tolist()
     for name in sorted({name for columns in written.values() for name in columns}):
+        own = {number: columns[name] for number, columns in written.items() if name in columns}
+        encoders = {number: _encoders(column.written, column.held) for number, column in own.items()}
         for table in files.bounds.of_or_none(name).values():
-            for row in table.to_pylist():
-                column = written[schema_ids[row["file"]]].get(name)
-                if column is None or pa.types.is_nested(column.held):
+            for row, nulls, least, greatest in zip(*table.to_pydict().values(), strict=True):
+                if (number := schema_ids[row]) not in own:
                     continue
-                bounds = found[row["file"]]
-                if row["null_count"] is not None:
-                    bounds.nulls[column.field_id] = row["null_count"]
-                for values, bound, lower in (
-                    (bounds.lower, row["minimum"], True),
-                    (bounds.upper, row["maximum"], False),
-                ):
-                    if (data := _bound(bound, column.written, column.held, lower)) is not None:
-                        values[column.field_id] = data
+                bounds, field_id = found[row], own[number].field_id
+                if nulls is not None:
+                    bounds.nulls[field_id] = nulls
+                encode = encoders[number]
+                if encode is not None and least is not None:
+                    bounds.lower[field_id] = encode(least)
+                if encode is not None and greatest is not None and not (type(greatest) is bytes and _is_cut(greatest)):
+                    bounds.upper[field_id] = encode(greatest)
     return found
 
 
-def _bound(value: Physical | None, written: pa.DataType, held: pa.DataType, lower: bool) -> bytes | None:
-    """Return a bound as Iceberg stores it; None if it is unknown, or has another order or form in the log."""
-    match value:
-        case bool():
-            return bytes([value])
-        case int() if not (pa.types.is_unsigned_integer(written) or pa.types.is_decimal(held)):
-            scaled = (pa.types.is_timestamp(written) or pa.types.is_time(written)) and written.unit in _MILLIS
-            return (value * 1000 if scaled else value).to_bytes(held.bit_width // 8, "little", signed=True)
-        case float() if not isnan(value):
-            return struct.pack("<f" if pa.types.is_float32(held) else "<d", value)
-        case bytes() if pa.types.is_string(held):
-            try:
-                value.decode()
-            except UnicodeDecodeError:  # cut within a character; the rest is still a lower bound
-                return value.decode(errors="ignore").encode() if lower else None
-            return value
-        case bytes() if pa.types.is_binary(held):
-            return value
-    return None
+def _encoders(written: pa.DataType, held: pa.DataType) -> Callable[[Any], bytes] | None:
+    """Return what writes bounds of the log as Iceberg does; None where the log has another order or form.
+
+    Bounds in the log are Parquet's: unsigned and decimal ones have other forms. NaN is no bound there.
+    """
+    if pa.types.is_unsigned_integer(written):
+        return None
+    if pa.types.is_string(held):  # may be cut within a character; what precedes it is still a lower bound
+        return lambda value: bytes(value).decode(errors="ignore").encode()
+    if pa.types.is_binary(held):
+        return bytes
+    if pa.types.is_floating(held):
+        return struct.Struct("<f" if pa.types.is_float32(held) else "<d").pack
+    if pa.types.is_boolean(held):
+        return struct.Struct("<?").pack
+    if not (pa.types.is_integer(held) or pa.types.is_temporal(held)):
+        return None
+    pack = struct.Struct("<i" if held.bit_width == pa.int32().bit_width else "<q").pack
+    scaled = (pa.types.is_timestamp(written) or pa.types.is_time(written)) and written.unit in _MILLIS
+    return (lambda value: pack(value * 1000)) if scaled else pack
+
+
+def _is_cut(text: bytes) -> bool:
+    """Return whether an upper bound of a text was cut, and raised, within a character: then it is no text."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def as_json(value: Any) -> str:
