@@ -17,7 +17,8 @@ def register(properties: Mapping[str, str], tables: Sequence[tuple[TableName, st
     Raises:
         PlanError: The catalog has another table of that name, which stays as it is.
     """
-    catalog = load_catalog(properties.get("name", "snapshots"), **properties)
+    others = {key: value for key, value in properties.items() if key != "name"}
+    catalog = load_catalog(properties.get("name", "default"), **others)
     known = [(name, uri, _metadata_of(catalog, name, uri)) for name, uri in tables]
     for name, uri, found in known:
         if found == uri:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -274,7 +274,8 @@ class TableBuilder:
                 size = len(data)
                 self.plan.objects[f"{self.folder.folder}{each.name}-m0.avro"] = data
             self.known[each.name] = [size, min(first, revision), max(last, revision)]
-            listed.append((each, f"{self.base}{self.folder.folder}{each.name}-m0.avro", size))
+            written = each if each.added.any() else replace(each, snapshot=min(first, revision))
+            listed.append((written, f"{self.base}{self.folder.folder}{each.name}-m0.avro", size))
         data = manifest_list_bytes(listed, self.files, revision, parent.revision if parent is not None else None)
         digest = sha256_hex(" ".join([self.base, *(each.name for each in manifests)]).encode())[:16]
         path = f"{self.folder.folder}snap-{revision}-{digest}.avro"
