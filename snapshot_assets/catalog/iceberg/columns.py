@@ -7,27 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-)
+from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.types import NestedField
 
 from snapshot_assets.format.arrow_types import wider_type, with_leaves
 from snapshot_assets.format.names import ColumnPath
@@ -35,28 +18,14 @@ from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 
 MAX_DECIMAL = 38
 
-_SIMPLE: dict[pa.DataType, IcebergType] = {
-    pa.bool_(): BooleanType(),
-    pa.int32(): IntegerType(),
-    pa.int64(): LongType(),
-    pa.float32(): FloatType(),
-    pa.float64(): DoubleType(),
-    pa.string(): StringType(),
-    pa.binary(): BinaryType(),
-    pa.date32(): DateType(),
-    pa.time64("us"): TimeType(),
-    pa.timestamp("us"): TimestampType(),
-    pa.timestamp("us", "UTC"): TimestamptzType(),
-}
 _HELD: dict[pa.DataType, pa.DataType] = {
-    **{kind: kind for kind in _SIMPLE},
-    **dict.fromkeys((pa.int8(), pa.int16(), pa.uint8(), pa.uint16()), pa.int32()),
-    pa.uint32(): pa.int64(),
-    pa.large_string(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    **dict.fromkeys((pa.time32("s"), pa.time32("ms")), pa.time64("us")),
-    **dict.fromkeys((pa.timestamp("s"), pa.timestamp("ms")), pa.timestamp("us")),
-    **dict.fromkeys((pa.timestamp("s", "UTC"), pa.timestamp("ms", "UTC")), pa.timestamp("us", "UTC")),
+    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), pa.int32()),
+    **dict.fromkeys((pa.int64(), pa.uint32()), pa.int64()),
+    **{kind: kind for kind in (pa.bool_(), pa.float32(), pa.float64(), pa.date32())},
+    **dict.fromkeys((pa.string(), pa.large_string()), pa.string()),
+    **dict.fromkeys((pa.binary(), pa.large_binary()), pa.binary()),
+    **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us")), pa.time64("us")),
+    **{pa.timestamp(unit, zone): pa.timestamp("us", zone) for unit in ("s", "ms", "us") for zone in (None, "UTC")},
 }
 """By the types of data files: the Arrow type of the Iceberg type that reads them."""
 
@@ -142,34 +111,16 @@ def widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 def iceberg_schema(table: Table, types: Mapping[str, pa.DataType], ids: Ids, number: int) -> Schema:
     """Return a table's schema; columns that `ids` lacks get the next ids, in order."""
-    fields = []
-    for column in table.columns:
-        doc = f"{column.type}, as text" if column.carrier is Carrier.TEXT else column.type
-        field_id = _id_of((column.name,), ids)
-        kind = _iceberg_type((column.name,), types[column.name], ids)
-        fields.append(NestedField(field_id, column.name, kind, required=False, doc=doc))
+    own = {column.name: types[column.name] for column in table.columns}
+    for path in [path for name, kind in own.items() for path in _paths((name,), kind)]:
+        ids.setdefault(path, max(ids.values(), default=0) + 1)
+    found = pyarrow_to_schema(pa.schema(list(own.items())), NameMapping.model_validate(name_mapping(ids)))
+    docs = [f"{each.type}, as text" if each.carrier is Carrier.TEXT else each.type for each in table.columns]
+    fields = (
+        NestedField(each.field_id, each.name, each.field_type, required=False, doc=doc)
+        for each, doc in zip(found.fields, docs, strict=True)
+    )
     return Schema(*fields, schema_id=number)
-
-
-def _id_of(path: tuple[str, ...], ids: Ids) -> int:
-    return ids.setdefault(path, max(ids.values(), default=0) + 1)
-
-
-def _iceberg_type(path: tuple[str, ...], kind: pa.DataType, ids: Ids) -> IcebergType:
-    if pa.types.is_fixed_size_binary(kind):
-        return FixedType(kind.byte_width)
-    if pa.types.is_decimal128(kind):
-        return DecimalType(kind.precision, kind.scale)
-    if kind in _SIMPLE:
-        return _SIMPLE[kind]
-    parts = [(name, _id_of((*path, name), ids), part) for name, part in _parts(kind)]
-    done = [(name, number, _iceberg_type((*path, name), part, ids)) for name, number, part in parts]
-    if pa.types.is_list(kind):
-        return ListType(done[0][1], done[0][2], element_required=False)
-    if pa.types.is_map(kind):
-        (_, key, key_type), (_, value, value_type) = done
-        return MapType(key, key_type, value, value_type, value_required=False)
-    return StructType(*(NestedField(number, name, part, required=False) for name, number, part in done))
 
 
 def name_mapping(ids: Ids) -> list[dict[str, Any]]:

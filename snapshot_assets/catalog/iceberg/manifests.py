@@ -7,17 +7,18 @@ equal blocks share it.
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.io import InputFile, OutputFile, OutputStream
+from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -41,15 +42,8 @@ _LAYOUT = "1"
 _MILLIS = ("s", "ms")
 
 
-@dataclass(frozen=True)
-class WrittenColumn:
-    """A column of data files.
-
-    Attributes:
-        field_id: Its id in Iceberg.
-        written: Its type in the files.
-        held: The Arrow type of its type in Iceberg.
-    """
+class WrittenColumn(NamedTuple):
+    """A column of data files: its id in Iceberg, its type in the files, and the Arrow type of that in Iceberg."""
 
     field_id: int
     written: pa.DataType
@@ -60,18 +54,10 @@ Written = Mapping[int, Mapping[str, WrittenColumn]]
 """The columns of data files that have a field id, by schema id and name."""
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """A manifest of a table's files.
+class Manifest(NamedTuple):
+    """A manifest: its name, and the rows of its files in `FileColumns`, with the first seal that had each.
 
-    Attributes:
-        name: Digest of its content.
-        rows: Its files, as rows of the table's `FileColumns`.
-        first_seals: The first seal that had each file.
-        added: Whether each file is one that the snapshot `snapshot` added.
-        snapshot: The snapshot that wrote it.
-        schema: The schema at that snapshot.
-        written: The columns of its files.
+    `added` marks the files that the Iceberg snapshot `snapshot` added, which wrote the manifest.
     """
 
     name: str
@@ -101,17 +87,12 @@ def manifests_at(
         whole = ((adding >> (_BITS * own_level)) == own_block) & files.in_state(creator)
         added = (first == creator) & (int(whole.sum()) == len(some))
         used = {int(each): written[int(each)] for each in np.unique(files.column("schema_id")[some])}
-        facts = [[each, *map(_facts, columns.items())] for each, columns in used.items()]
+        facts = [(each, name, *map(str, column)) for each, columns in used.items() for name, column in columns.items()]
         paths = files.table["path"].take(pa.array(some)).to_pylist()
         digest = sha256("\n".join([_LAYOUT, base, json.dumps(facts), *paths]).encode())
         digest.update(first.tobytes() + added.tobytes())
         name = digest.hexdigest()[:32]
         yield Manifest(name, some, first, added, creator if added.any() else revision, schema, used)
-
-
-def _facts(item: tuple[str, WrittenColumn]) -> list[object]:
-    name, column = item
-    return [name, column.field_id, str(column.held)]
 
 
 def _blocks(adding: np.ndarray, revision: int) -> tuple[np.ndarray, np.ndarray]:
@@ -123,34 +104,12 @@ def _blocks(adding: np.ndarray, revision: int) -> tuple[np.ndarray, np.ndarray]:
     return level, adding >> (_BITS * level)
 
 
-class _Buffer(io.BytesIO):
-    """Bytes that stay readable after the writer closed them."""
-
-    def close(self) -> None:
-        """Keep the bytes."""
-
-
-class _Memory(OutputFile):
-    """A file of PyIceberg's writers, in memory: the location's own store writes it."""
-
-    def __init__(self, location: str) -> None:
-        super().__init__(location)
-        self.buffer = _Buffer()
-
-    def __len__(self) -> int:
-        return len(self.buffer.getvalue())
-
-    def exists(self) -> bool:
-        """Return whether there is such a file, which nothing asks."""
-        return False
-
-    def to_input_file(self) -> InputFile:
-        """Refuse to read it back."""
-        raise NotImplementedError
-
-    def create(self, overwrite: bool = False) -> OutputStream:
-        """Return the stream."""
-        return self.buffer
+def _bytes_of(write: Callable[[OutputFile], None]) -> bytes:
+    """Return what PyIceberg writes into a file: the location's own store writes the object."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "object.avro")
+        write(PyArrowFileIO().new_output(str(path)))
+        return path.read_bytes()
 
 
 def manifest_bytes(manifest: Manifest, files: FileColumns, base: str) -> bytes:
@@ -176,11 +135,13 @@ def manifest_bytes(manifest: Manifest, files: FileColumns, base: str) -> bytes:
         )
         for path, rows, size, bounds, seal, added in facts
     ]
-    output = _Memory(manifest.name)
-    writer = ManifestWriterV2(UNPARTITIONED_PARTITION_SPEC, manifest.schema, output, manifest.snapshot, "deflate")
-    with writer.new_writer() as avro:  # in one block: the writer's own `add` makes a block of each entry
-        avro.write_block(entries)
-    return output.buffer.getvalue()
+
+    def write(output: OutputFile) -> None:
+        writer = ManifestWriterV2(UNPARTITIONED_PARTITION_SPEC, manifest.schema, output, manifest.snapshot, "deflate")
+        with writer.new_writer() as avro:  # in one block: the writer's own `add` makes a block of each entry
+            avro.write_block(entries)
+
+    return _bytes_of(write)
 
 
 def _data_file(path: str, rows: int, size: int, bounds: _Bounds) -> DataFile:
@@ -201,45 +162,43 @@ def manifest_list_bytes(
     manifests: Sequence[tuple[Manifest, str, int]], files: FileColumns, snapshot: int, parent: int | None
 ) -> bytes:
     """Return the manifest list of a snapshot in Avro, given its manifests with their URIs and sizes."""
-    output = _Memory(str(snapshot))
     rows = files.column("rows")
-    with write_manifest_list(2, output, snapshot, parent, snapshot, "deflate") as writer:
-        writer.add_manifests(
-            [
-                ManifestFile.from_args(
-                    manifest_path=uri,
-                    manifest_length=size,
-                    partition_spec_id=UNPARTITIONED_PARTITION_SPEC.spec_id,
-                    content=ManifestContent.DATA,
-                    sequence_number=each.snapshot,
-                    min_sequence_number=int(each.first_seals.min()),
-                    added_snapshot_id=each.snapshot,
-                    added_files_count=int(each.added.sum()),
-                    existing_files_count=int((~each.added).sum()),
-                    deleted_files_count=0,
-                    added_rows_count=int(rows[each.rows[each.added]].sum()),
-                    existing_rows_count=int(rows[each.rows[~each.added]].sum()),
-                    deleted_rows_count=0,
-                    partitions=[],
-                    key_metadata=None,
-                )
-                for each, uri, size in manifests
-            ]
+    listed = [
+        ManifestFile.from_args(
+            manifest_path=uri,
+            manifest_length=size,
+            partition_spec_id=UNPARTITIONED_PARTITION_SPEC.spec_id,
+            content=ManifestContent.DATA,
+            sequence_number=each.snapshot,
+            min_sequence_number=int(each.first_seals.min()),
+            added_snapshot_id=each.snapshot,
+            added_files_count=int(each.added.sum()),
+            existing_files_count=int((~each.added).sum()),
+            deleted_files_count=0,
+            added_rows_count=int(rows[each.rows[each.added]].sum()),
+            existing_rows_count=int(rows[each.rows[~each.added]].sum()),
+            deleted_rows_count=0,
         )
-    return output.buffer.getvalue()
+        for each, uri, size in manifests
+    ]
+
+    def write(output: OutputFile) -> None:
+        with write_manifest_list(2, output, snapshot, parent, snapshot, "deflate") as writer:
+            writer.add_manifests(listed)
+
+    return _bytes_of(write)
 
 
-class _Bounds:
+class _Bounds(NamedTuple):
     """What a manifest states of a file's columns, by field id."""
 
-    def __init__(self) -> None:
-        self.nulls: dict[int, int] = {}
-        self.lower: dict[int, bytes] = {}
-        self.upper: dict[int, bytes] = {}
+    nulls: dict[int, int]
+    lower: dict[int, bytes]
+    upper: dict[int, bytes]
 
 
 def _metrics(files: FileColumns, written: Written) -> list[_Bounds]:
-    found = [_Bounds() for _ in range(files.table.num_rows)]
+    found = [_Bounds({}, {}, {}) for _ in range(files.table.num_rows)]
     schema_ids = files.column("schema_id").tolist()
     for name in sorted({name for columns in written.values() for name in columns}):
         own = {number: columns[name] for number, columns in written.items() if name in columns}
@@ -288,8 +247,3 @@ def _is_cut(text: bytes) -> bool:
     except UnicodeDecodeError:
         return True
     return False
-
-
-def as_json(value: Any) -> str:
-    """Return compact JSON for a property."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from snapshot_assets.catalog.iceberg.manifests import (
     Manifest,
     Written,
     WrittenColumn,
-    as_json,
     manifest_bytes,
     manifest_list_bytes,
     manifests_at,
@@ -178,8 +177,8 @@ class TableBuilder:
                 "sort-orders": [{"order-id": 0, "fields": []}],
                 "default-sort-order-id": 0,
                 "properties": {
-                    NAME_MAPPING: as_json(name_mapping(self.ids)),
-                    MANIFESTS: as_json(self._used([each["snapshot-id"] for each in snapshots])),
+                    NAME_MAPPING: json.dumps(name_mapping(self.ids)),
+                    MANIFESTS: json.dumps(self._used([each["snapshot-id"] for each in snapshots])),
                 },
                 "current-snapshot-id": current and main,
                 "snapshots": snapshots,
@@ -274,7 +273,7 @@ class TableBuilder:
                 size = len(data)
                 self.plan.objects[f"{self.folder.folder}{each.name}-m0.avro"] = data
             self.known[each.name] = [size, min(first, revision), max(last, revision)]
-            written = each if each.added.any() else replace(each, snapshot=min(first, revision))
+            written = each if each.added.any() else each._replace(snapshot=min(first, revision))
             listed.append((written, f"{self.base}{self.folder.folder}{each.name}-m0.avro", size))
         data = manifest_list_bytes(listed, self.files, revision, parent.revision if parent is not None else None)
         digest = sha256_hex(" ".join([self.base, *(each.name for each in manifests)]).encode())[:16]
