@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from snapshot_assets.errors import PlanError
 
 if TYPE_CHECKING:
-    from snapshot_assets.catalog.iceberg.publish import IcebergTable
     from snapshot_assets.storage.base import ObjectStore
 
 
@@ -24,7 +23,7 @@ def require_iceberg() -> None:
         raise PlanError("Iceberg metadata needs the extra iceberg: pip install 'snapshot-assets[iceberg]'.") from None
 
 
-def publish_iceberg(store: ObjectStore, **options: Any) -> list[IcebergTable]:
+def publish_iceberg(store: ObjectStore, **options: Any) -> list[dict[str, Any]]:
     """Write Iceberg metadata of a location's readable seals; see `publish`, whose options these are."""
     require_iceberg()
     from snapshot_assets.catalog.iceberg.publish import publish

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ import pyarrow.compute as pc
 
 from snapshot_assets.catalog.iceberg.columns import NotHeldError
 from snapshot_assets.catalog.iceberg.objects import IcebergFolder, iceberg_folders
-from snapshot_assets.catalog.iceberg.register import register
-from snapshot_assets.catalog.iceberg.table import MAIN, TableBuilder, TablePlan, Version, write_table
+from snapshot_assets.catalog.iceberg.register import registration
+from snapshot_assets.catalog.iceberg.table import MAIN, IcebergTable, Version
 from snapshot_assets.catalog.log.truncation import existing_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
@@ -38,35 +37,13 @@ _LOG = logging.getLogger(__name__)
 _UNREADABLE = {"azblob": "no URI of Azure without the account's name", "oss": "no URI of OSS that all readers know"}
 
 
-@dataclass(frozen=True)
-class IcebergTable:
-    """A table as it was published.
-
-    Attributes:
-        folder: URI of its folder, which DuckDB, PyIceberg and Spark's Hadoop catalog open.
-        metadata: URI of its newest metadata.
-        revision: The sealed revision that readers see by default; None if it lacks the table.
-        snapshots: How many revisions they can read.
-        written: Whether metadata was written; else it was as it should be.
-        left_out: Sentences on older revisions that Iceberg cannot hold.
-    """
-
-    table: str
-    folder: str
-    metadata: str
-    revision: int | None
-    snapshots: int
-    written: bool
-    left_out: tuple[str, ...]
-
-
 def publish(
     store: ObjectStore,
     *,
     at: str | None = None,
     tables: Collection[TableName] = (),
     catalog: Mapping[str, str] | None = None,
-) -> list[IcebergTable]:
+) -> list[dict[str, Any]]:
     """Write Iceberg metadata of all readable seals, and register the tables in a catalog.
 
     Args:
@@ -79,36 +56,40 @@ def publish(
         NoSnapshotError: There is no snapshot.
         IncompleteError: Nothing is sealed yet.
         UnknownRelationError: There is no such table.
-        PlanError: Iceberg cannot hold a table, a tag or the location; nothing was written.
+        PlanError: Iceberg cannot hold a table, a tag or the location, or the catalog has other tables; nothing was
+            written.
+
+    Returns:
+        For each table its name, the URIs of its folder and its newest metadata, the revision that readers see by
+        default (None if that lacks the table), whether metadata was written, and which revisions were left out.
     """
     base = _base_of(store)
     while True:
         folders = iceberg_folders(store.list(ICEBERG))  # before the head, which is then as new as what they publish
         head = existing_state(store)
         main, versions = _versions(store, head, at)
-        plans = list(_plans(store, base, folders, head, main, versions, tables))
+        built = [each for each in _build(store, base, folders, head, main, versions, tables) if each.version]
+        enter = registration(catalog, {each.name: each.uri for each in built}) if catalog is not None else None
         try:
-            for plan in plans:
-                write_table(store, plan)
+            for each in built:
+                each.write(store)
         except ObjectExistsError as error:
             _LOG.info("Another writer published Iceberg metadata at the same time; starting again: %s", error)
             continue
         break
-    if catalog is not None:
-        register(catalog, [(plan.name, base + plan.path) for plan in plans if plan.version])
-    names = {table.table_name for each in versions if each.revision == main for table in each.schema.tables}
+    if enter is not None:
+        enter()
+    current = {table.table_name for each in versions if each.revision == main for table in each.schema.tables}
     return [
-        IcebergTable(
-            table_text(plan.name),
-            base + plan.folder.folder.removesuffix("/metadata/"),
-            base + plan.path,
-            main if plan.name in names else None,
-            plan.snapshots,
-            plan.metadata is not None,
-            tuple(plan.left_out),
-        )
-        for plan in plans
-        if plan.version
+        {
+            "table": table_text(each.name),
+            "folder": each.location,
+            "metadata": each.uri,
+            "revision": main if each.name in current else None,
+            "written": each.metadata is not None,
+            "left_out": each.left_out,
+        }
+        for each in built
     ]
 
 
@@ -165,7 +146,7 @@ def _versions(store: ObjectStore, head: State, at: str | None) -> tuple[int, lis
     return main, versions
 
 
-def _plans(
+def _build(
     store: ObjectStore,
     base: str,
     folders: Mapping[str, IcebergFolder],
@@ -173,8 +154,8 @@ def _plans(
     main: int,
     versions: list[Version],
     tables: Collection[TableName],
-) -> Iterator[TablePlan]:
-    """Yield the plan of each table.
+) -> list[IcebergTable]:
+    """Return the tables with their metadata, of which nothing is written.
 
     Raises:
         PlanError: Iceberg cannot hold some; names them all.
@@ -182,32 +163,33 @@ def _plans(
     if MAIN in head.tags:
         raise PlanError("The tag 'main' has the name of Iceberg's default branch: rename it by `snapshots tag rename`.")
     tags = {name: tag.pin.revision for name, tag in head.tags.items()}
-    names = {table.table_name for version in versions for table in version.schema.tables}
-    plans, refused = [], []
-    files = head.files.merged()
+    having: dict[TableName, list[Version]] = {}
+    for version in versions:
+        for table in version.schema.tables:
+            having.setdefault(table.table_name, []).append(version)
+    files, built, refused = head.files.merged(), list[IcebergTable](), list[str]()
     seals = np.array([seal.revision for seal in head.seals], dtype=np.int64)
-    for name in _chosen(names, versions, tables):
+    for name in _chosen(having.keys(), versions, tables):
         folder = folders.get(iceberg_folder(name), IcebergFolder(iceberg_folder(name), 0, {}))
         own = pc.and_(pc.equal(files.table["schema"], name.schema), pc.equal(files.table["table"], name.table))
         rows = files.take(np.flatnonzero(own))
-        builder = TableBuilder(name, folder, base, rows, seals, _previous(store, folder))
-        having = [each for each in versions if name in {table.table_name for table in each.schema.tables}]
+        iceberg = IcebergTable(name, folder, base, rows, seals, _previous(store, folder))
         try:
-            plans.append(builder.build(having, main, tags, head.location_id))
+            iceberg.build(having[name], main, tags, head.location_id)
+            built.append(iceberg)
         except NotHeldError as error:
             refused.append(str(error))
     if refused:
-        reasons = " ".join(dict.fromkeys(refused))
-        others = ", ".join(table_text(plan.name) for plan in plans) or "none"
         raise PlanError(
-            f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written. {reasons} Or"
-            f" select tables by --tables, or by iceberg.tables of the plan; Iceberg can hold {others}.",
+            f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written."
+            f" {' '.join(dict.fromkeys(refused))} Or select tables by --tables, or by iceberg.tables of the plan; Iceberg can hold"
+            f" {', '.join(table_text(each.name) for each in built) or 'none'}.",
             tables=refused,
         )
-    yield from plans
+    return built
 
 
-def _chosen(names: set[TableName], versions: list[Version], tables: Collection[TableName]) -> list[TableName]:
+def _chosen(names: Set[TableName], versions: list[Version], tables: Collection[TableName]) -> list[TableName]:
     """Return the tables to publish, in the snapshot's spelling."""
     if not tables:
         return sorted(names)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,16 +46,10 @@ NAME_MAPPING = "schema.name-mapping.default"
 _CHECKSUM = "snapshot-assets.checksum"
 
 
-@dataclass(frozen=True)
-class Version:
-    """A readable seal.
+class Version(NamedTuple):
+    """A readable seal, with the newest schema at its revision, and all of its snapshot by id.
 
-    Attributes:
-        schema: The newest schema at that revision.
-        format: The format of its data files.
-        schemas: All schemas of its snapshot, by id.
-        read: Reads one.
-        tombstones: The tables that have pending tombstones.
+    `read` reads a schema. `tombstones` are the tables that have pending ones.
     """
 
     seal: SealState
@@ -72,36 +65,8 @@ class Version:
         return self.seal.revision
 
 
-@dataclass
-class TablePlan:
-    """The metadata of a table, before anything is written.
-
-    Attributes:
-        left_out: Sentences on the seals that Iceberg cannot hold.
-        objects: The manifests and lists to write, by path.
-        metadata: The new metadata; None if the newest on storage is equal.
-    """
-
-    name: TableName
-    folder: IcebergFolder
-    left_out: list[str] = field(default_factory=list)
-    objects: dict[str, bytes] = field(default_factory=dict)
-    metadata: TableMetadataV2 | None = None
-    snapshots: int = 0
-
-    @property
-    def version(self) -> int:
-        """The number of the metadata once the plan is executed."""
-        return self.folder.version + (self.metadata is not None)
-
-    @property
-    def path(self) -> str:
-        """The path of the metadata once the plan is executed."""
-        return self.folder._replace(version=self.version).newest
-
-
-class TableBuilder:
-    """Builds the metadata of one table.
+class IcebergTable:
+    """The metadata of one table: `build` it, then `write` it.
 
     Args:
         base: URI of the location, as Iceberg's readers take it, with a final slash.
@@ -126,22 +91,34 @@ class TableBuilder:
         moved = previous.get("location") != self.location
         self.known: dict[str, list[int]] = {} if moved else json.loads(properties.get(MANIFESTS, "{}"))
         self.snapshots = {} if moved else {each["snapshot-id"]: each for each in previous.get("snapshots", ())}
-        self.plan = TablePlan(name, folder)
+        self.left_out: list[str] = []
+        self.objects: dict[str, bytes] = {}
+        self.metadata: TableMetadataV2 | None = None  # None if that on storage is equal
 
     @property
     def location(self) -> str:
         """The URI of the table's folder."""
         return self.base + self.folder.folder.removesuffix("/metadata/")
 
-    def build(self, versions: Sequence[Version], main: int, tags: Mapping[str, int], location_id: str) -> TablePlan:
-        """Return the plan for versions, ascending, of which `main` is what readers see by default.
+    @property
+    def version(self) -> int:
+        """The number of the metadata once it is written; 0 if there is none."""
+        return self.folder.version + (self.metadata is not None)
+
+    @property
+    def uri(self) -> str:
+        """The URI of the metadata once it is written."""
+        return self.base + self.folder._replace(version=self.version).newest
+
+    def build(self, versions: Sequence[Version], main: int, tags: Mapping[str, int], location_id: str) -> None:
+        """Build the metadata of versions, ascending, of which `main` is what readers see by default.
 
         Raises:
             NotHeldError: Iceberg cannot hold the table at `main`.
         """
         held, types = self._held(versions, main)
         if not held:
-            return self.plan
+            return
         schemas: list[Schema] = []
         snapshots: list[dict[str, Any]] = []
         for version in held:
@@ -190,10 +167,8 @@ class TableBuilder:
                 "refs": refs,
             }
         )
-        self.plan.snapshots = len(snapshots)
-        if json.loads(metadata_json(metadata)) != self.previous:
-            self.plan.metadata = metadata
-        return self.plan
+        if json.loads(_json(metadata)) != self.previous:
+            self.metadata = metadata
 
     def _held(self, versions: Sequence[Version], main: int) -> tuple[list[Version], dict[str, pa.DataType]]:
         """Return the versions that Iceberg can hold together with `main`, and the types of all columns."""
@@ -205,7 +180,7 @@ class TableBuilder:
             except NotHeldError as error:
                 if version.revision == main:
                     raise
-                self.plan.left_out.append(f"Revision {version.revision} is left out. {error.reason}.")
+                self.left_out.append(f"Revision {version.revision} is left out. {error.reason}.")
             else:
                 held.append(version)
         return sorted(held, key=lambda each: each.revision), types
@@ -271,14 +246,14 @@ class TableBuilder:
             if not size:
                 data = manifest_bytes(each, self.files, self.base)
                 size = len(data)
-                self.plan.objects[f"{self.folder.folder}{each.name}-m0.avro"] = data
+                self.objects[f"{self.folder.folder}{each.name}-m0.avro"] = data
             self.known[each.name] = [size, min(first, revision), max(last, revision)]
             written = each if each.added.any() else each._replace(snapshot=min(first, revision))
             listed.append((written, f"{self.base}{self.folder.folder}{each.name}-m0.avro", size))
         data = manifest_list_bytes(listed, self.files, revision, parent.revision if parent is not None else None)
         digest = sha256_hex(" ".join([self.base, *(each.name for each in manifests)]).encode())[:16]
         path = f"{self.folder.folder}snap-{revision}-{digest}.avro"
-        self.plan.objects[path] = data
+        self.objects[path] = data
         live = self.files.in_state(revision)
         before = self.files.in_state(parent.revision) if parent is not None else np.zeros(len(live), dtype=bool)
         rows, size = (int(self.files.column(name)[live].sum()) for name in ("rows", "bytes"))
@@ -311,25 +286,23 @@ class TableBuilder:
             if np.searchsorted(kept, first) < np.searchsorted(kept, last, "right")
         }
 
+    def write(self, store: ObjectStore) -> None:
+        """Write the manifests, then the metadata, then the hint that names it.
 
-def metadata_json(metadata: TableMetadataV2) -> bytes:
+        Raises:
+            ObjectExistsError: Another writer wrote metadata of that number since.
+        """
+        hint, version = self.folder.folder + VERSION_HINT, str(self.version).encode()
+        if self.metadata is None:
+            if hint not in self.folder.objects or store.get(hint) != version:  # a writer was interrupted
+                store.put(hint, version)
+            return
+        for _ in in_parallel(store, lambda item: store.put(*item), self.objects.items()):
+            pass
+        store.create(self.uri.removeprefix(self.base), _json(self.metadata))
+        store.put(hint, version)
+
+
+def _json(metadata: TableMetadataV2) -> bytes:
     """Return metadata as PyIceberg writes it."""
     return metadata.model_dump_json(exclude_none=True).encode()
-
-
-def write_table(store: ObjectStore, plan: TablePlan) -> None:
-    """Write the manifests of a plan, then its metadata, then the hint that names it.
-
-    Raises:
-        ObjectExistsError: Another writer wrote metadata of that number since.
-    """
-    hint = plan.folder.folder + VERSION_HINT
-    if plan.metadata is None:
-        known = plan.folder.objects.get(hint)
-        if known is not None and store.get(hint) == str(plan.version).encode():
-            return
-    else:
-        for _ in in_parallel(store, lambda item: store.put(*item), plan.objects.items()):
-            pass
-        store.create(plan.path, metadata_json(plan.metadata))
-    store.put(hint, str(plan.version).encode())

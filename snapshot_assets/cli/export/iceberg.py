@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from snapshot_assets.catalog.iceberg import publish_iceberg
 from snapshot_assets.cli.location import open_log, place_of
 from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.format.names import parse_table
-from snapshot_assets.format.units import counted
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,12 +18,11 @@ def run(options: argparse.Namespace) -> int:
     tables = [parse_table(name) for name in options.tables] or (fields.tables if fields else ())
     published = publish_iceberg(store, at=options.at, tables=tables, catalog=fields.catalog if fields else None)
     if options.json:
-        show_json({"uri": store.uri, "tables": [asdict(each) for each in published]})
+        show_json({"uri": store.uri, "tables": published})
         return 0
     for each in published:
-        shown = f"revision {each.revision}" if each.revision else "no longer in the newest revision"
-        done = "written" if each.written else "unchanged"
-        show(f"{each.table}: {done}, {shown}, {counted(each.snapshots, 'snapshot')}\n  {each.metadata}")
-        for sentence in each.left_out:
-            show_message(f"{each.table}: {sentence}")
+        shown = f"revision {each['revision']}" if each["revision"] else "no longer in the newest revision"
+        show(f"{each['table']}: {'written' if each['written'] else 'unchanged'}, {shown}\n  {each['metadata']}")
+        for sentence in each["left_out"]:
+            show_message(f"{each['table']}: {sentence}")
     return 0
