@@ -13,13 +13,20 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
+from snapshot_assets.catalog.iceberg import publish_iceberg
+from snapshot_assets.catalog.iceberg.columns import NotHeldError, held_types
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.files.read import read_batches
+from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.layout import ICEBERG, in_layout
 from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.relations import Column, Table
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
@@ -248,10 +255,7 @@ def test_odd_names_and_every_type_are_read(snapshots: Snapshots, tmp_path: Path,
     assert all(in_layout(info.path) for info in store_of(location).list(ICEBERG))
 
 
-def test_columns_that_differ_only_in_case_are_refused(snapshots: Snapshots, exported: Path) -> None:
-    from snapshot_assets.catalog.iceberg.columns import NotHeldError, held_types
-    from snapshot_assets.format.relations import Column, Table
-
+def test_columns_that_differ_only_in_case_are_refused() -> None:
     columns = [Column(name=name, type="int", arrow_type="int32") for name in ("a", "A", "b")]
     with pytest.raises(NotHeldError, match="has the columns 'a', 'A', which readers that ignore case confuse"):
         held_types(Table(schema="main", name="m", columns=columns))
@@ -390,3 +394,104 @@ def test_a_tag_with_the_name_of_the_default_branch_is_refused(snapshots: Snapsho
 def test_an_unknown_table_is_refused(snapshots: Snapshots, exported: Path) -> None:
     refused = snapshots("iceberg", "--snapshot", exported.as_uri(), "--tables", "main.reading")
     assert (refused.status, "has no table main.reading; it has main.readings, main.sensors" in refused.err) == (2, True)
+
+
+def test_of_two_writers_the_second_starts_again_from_the_newest_head(
+    source: str, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(exported)
+    create, other = type(store).create, [True]
+
+    def meeting(self: ObjectStore, path: str, data: bytes) -> None:
+        if path.startswith(ICEBERG) and other and other.pop():
+            change(source, "UPDATE sensors SET name = 'other'")
+            export_again(source, exported, [0])
+            publish_iceberg(store_of(exported))
+        create(self, path, data)
+
+    monkeypatch.setattr(type(store), "create", meeting)
+    published = {each["table"]: each for each in publish_iceberg(store)}
+    assert {each["revision"] for each in published.values()} == {newest(exported)}
+    assert {row["name"] for row in iceberg_rows(published["main.sensors"]["folder"])} == {"other"}
+    assert not any(path.name == "v2.metadata.json" for path in exported.rglob("iceberg/**/*.json"))
+
+
+def test_an_older_seal_with_deleted_rows_is_left_out_and_named(
+    snapshots: Snapshots, source: str, exported: Path
+) -> None:
+    here = ("--snapshot", exported.as_uri())
+    assert (
+        snapshots("catalog", "tombstone", *here, "--table", "main.readings", "--where", "value = 3", "--yes").status
+        == 0
+    )
+    between = newest(exported)
+    export_again(source, exported, [1, 2, 3])
+    published = publish(snapshots, exported)
+    assert published["main.readings"]["left_out"] == [
+        f"Revision {between} is left out. main.readings has deleted rows that its files still contain."
+    ]
+    kept = [each.snapshot_id for each in StaticTable.from_metadata(published["main.readings"]["folder"]).snapshots()]
+    assert between not in kept
+    assert len(kept) == 2
+    assert published["main.sensors"]["left_out"] == []
+
+
+def test_damaged_metadata_is_kept_by_garbage_collection_and_written_again_by_the_next_call(
+    snapshots: Snapshots, exported: Path
+) -> None:
+    metadata = Path(publish(snapshots, exported)["main.readings"]["metadata"].removeprefix("file://"))
+    metadata.write_bytes(b"torn")
+    before = contents(exported / "iceberg")
+    assert snapshots("catalog", "gc", "--snapshot", exported.as_uri(), "--grace", "0s", "--unsafe", "--yes").status == 0
+    assert contents(exported / "iceberg") == before
+    published = publish(snapshots, exported)["main.readings"]
+    assert iceberg_rows(published["folder"]) == own_rows(store_of(exported), "main.readings", published["revision"])
+
+
+def test_a_table_that_was_dropped_is_read_by_its_tag(snapshots: Snapshots, source: str, exported: Path) -> None:
+    assert snapshots("tag", "create", "january", "--snapshot", exported.as_uri()).status == 0
+    old = own_rows(store_of(exported), "main.sensors", newest(exported))
+    change(source, "DROP TABLE sensors")
+    plan, store = make_plan(source, exported.as_uri()), store_of(exported)
+    with ExportRun(
+        plan, Configuration().source(plan.source), store, InlineRunner(), "test", force=True
+    ).open() as opened:
+        list(opened.export([0, 1, 2, 3]))
+        opened.seal()
+    published = publish(snapshots, exported)["main.sensors"]
+    assert published["revision"] is None
+    assert iceberg_rows(published["folder"], tag="january") == old
+
+
+def test_duckdb_reads_the_folder(snapshots: Snapshots, exported: Path) -> None:
+    published = publish(snapshots, exported)
+    with duckdb.connect() as connection:
+        try:
+            connection.execute("INSTALL iceberg; LOAD iceberg")
+        except duckdb.Error as error:
+            pytest.skip(f"DuckDB's extension cannot be installed: {error}")
+        for name, each in published.items():
+            rows = connection.sql(f"FROM iceberg_scan('{each['folder'].removeprefix('file://')}')").to_arrow_table()
+            assert ordered(rows) == own_rows(store_of(exported), name, each["revision"])
+
+
+def test_many_seals_share_few_manifests(snapshots: Snapshots, source: str, exported: Path) -> None:
+    for number in range(12):
+        export_again(source, exported, [1 + number % 3])
+    table = StaticTable.from_metadata(publish(snapshots, exported)["main.readings"]["folder"])
+    assert [each.snapshot_id for each in table.snapshots()] == [
+        seal.revision for seal in read_state(store_of(exported)).seals
+    ]
+    for snapshot in table.snapshots():
+        manifests = snapshot.manifests(table.io)
+        assert len(manifests) <= 3
+        files = [entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)]
+        assert len(files) == len(set(files)) == 3
+        added = [
+            entry.data_file.file_path
+            for each in manifests
+            if each.added_snapshot_id == snapshot.snapshot_id
+            for entry in each.fetch_manifest_entry(table.io)
+            if entry.status == ManifestEntryStatus.ADDED
+        ]
+        assert len(added) == int(snapshot.summary["added-data-files"])

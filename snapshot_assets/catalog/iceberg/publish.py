@@ -180,10 +180,10 @@ def _build(
         except NotHeldError as error:
             refused.append(str(error))
     if refused:
+        why, can = " ".join(dict.fromkeys(refused)), ", ".join(table_text(each.name) for each in built) or "none"
         raise PlanError(
-            f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written."
-            f" {' '.join(dict.fromkeys(refused))} Or select tables by --tables, or by iceberg.tables of the plan; Iceberg can hold"
-            f" {', '.join(table_text(each.name) for each in built) or 'none'}.",
+            f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written. {why} Or select tables by"
+            f" --tables, or by iceberg.tables of the plan; Iceberg can hold {can}.",
             tables=refused,
         )
     return built

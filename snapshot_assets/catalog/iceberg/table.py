@@ -91,6 +91,7 @@ class IcebergTable:
         moved = previous.get("location") != self.location
         self.known: dict[str, list[int]] = {} if moved else json.loads(properties.get(MANIFESTS, "{}"))
         self.snapshots = {} if moved else {each["snapshot-id"]: each for each in previous.get("snapshots", ())}
+        self.types: dict[int, dict[str, pa.DataType]] = {}
         self.left_out: list[str] = []
         self.objects: dict[str, bytes] = {}
         self.metadata: TableMetadataV2 | None = None  # None if that on storage is equal
@@ -120,32 +121,40 @@ class IcebergTable:
         if not held:
             return
         schemas: list[Schema] = []
+        by_table: dict[int, Schema] = {}
         snapshots: list[dict[str, Any]] = []
-        for version in held:
-            schema = iceberg_schema(version.schema.table(self.name), types, self.ids, len(schemas))
-            number = next((each.schema_id for each in schemas if each.fields == schema.fields), None)
-            if number is None:
-                number = schema.schema_id
-                schemas.append(schema)
-            parent = held[held.index(version) - 1] if version is not held[0] else None
-            snapshots.append(self._snapshot(version, schemas[number], types, parent))
-        current = next((each for each in snapshots if each["snapshot-id"] == main), None)
+        for parent, version in zip([None, *held], held, strict=False):
+            table = version.schema.table(self.name)
+            if id(table) not in by_table:
+                schema = iceberg_schema(table, types, self.ids, len(schemas))
+                by_table[id(table)] = next((each for each in schemas if each.fields == schema.fields), schema)
+                schemas += [schema] * (by_table[id(table)] is schema)
+            snapshots.append(self._snapshot(version, by_table[id(table)], types, parent))
         refs = {name: {"snapshot-id": revision, "type": "tag"} for name, revision in tags.items()}
-        refs = {
-            name: ref
-            for name, ref in refs.items()
-            if any(each["snapshot-id"] == ref["snapshot-id"] for each in snapshots)
-        }
-        if current is not None:
-            refs[MAIN] = {"snapshot-id": main, "type": "branch"}
-        metadata = TableMetadataV2.model_validate(
+        refs[MAIN] = {"snapshot-id": main, "type": "branch"}
+        metadata = self._metadata(schemas, snapshots, refs, main, location_id)
+        if json.loads(_json(metadata)) != self.previous:
+            self.metadata = metadata
+
+    def _metadata(
+        self,
+        schemas: list[Schema],
+        snapshots: list[dict[str, Any]],
+        refs: Mapping[str, dict[str, Any]],
+        main: int,
+        location_id: str,
+    ) -> TableMetadataV2:
+        """Return the metadata of snapshots, with those of the refs that name one."""
+        current = next((each for each in snapshots if each["snapshot-id"] == main), None)
+        kept = {each["snapshot-id"] for each in snapshots}
+        return TableMetadataV2.model_validate(
             {
                 "format-version": 2,
                 "table-uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{location_id}/{self.folder.folder}")),
                 "location": self.location,
-                "last-sequence-number": max((each["sequence-number"] for each in snapshots), default=0),
-                "last-updated-ms": max((each["timestamp-ms"] for each in snapshots), default=0),
-                "last-column-id": max(self.ids.values(), default=0),
+                "last-sequence-number": snapshots[-1]["sequence-number"],
+                "last-updated-ms": snapshots[-1]["timestamp-ms"],
+                "last-column-id": max(self.ids.values()),
                 "schemas": schemas,
                 "current-schema-id": (current or snapshots[-1])["schema-id"],
                 "partition-specs": [{"spec-id": 0, "fields": []}],
@@ -155,7 +164,7 @@ class IcebergTable:
                 "default-sort-order-id": 0,
                 "properties": {
                     NAME_MAPPING: json.dumps(name_mapping(self.ids)),
-                    MANIFESTS: json.dumps(self._used([each["snapshot-id"] for each in snapshots])),
+                    MANIFESTS: json.dumps(self._used(kept)),
                 },
                 "current-snapshot-id": current and main,
                 "snapshots": snapshots,
@@ -164,11 +173,9 @@ class IcebergTable:
                     for each in snapshots
                     if current and each["snapshot-id"] <= main
                 ],
-                "refs": refs,
+                "refs": {name: ref for name, ref in refs.items() if ref["snapshot-id"] in kept},
             }
         )
-        if json.loads(_json(metadata)) != self.previous:
-            self.metadata = metadata
 
     def _held(self, versions: Sequence[Version], main: int) -> tuple[list[Version], dict[str, pa.DataType]]:
         """Return the versions that Iceberg can hold together with `main`, and the types of all columns."""
@@ -195,9 +202,9 @@ class IcebergTable:
             raise NotHeldError(
                 f"{self.name} has deleted rows that its files still contain", "run `snapshots catalog compact` first"
             )
-        types = held_types(version.schema.table(self.name))
+        types = dict(self._types(version.schema.table(self.name)))
         others = [(known, "other revisions have")]
-        others += [(held_types(table), "older windows have") for table in self._written(version).values()]
+        others += [(self._types(table), "older windows have") for table in self._written(version).values()]
         for found, which in others:
             for column in types.keys() & found.keys():
                 wider = widened(types[column], found[column])
@@ -209,6 +216,12 @@ class IcebergTable:
                     )
                 types[column] = wider
         return types
+
+    def _types(self, table: Table) -> dict[str, pa.DataType]:
+        """Return the types of a definition; seals share it, so it is read once."""
+        if id(table) not in self.types:
+            self.types[id(table)] = held_types(table)
+        return self.types[id(table)]
 
     def _written(self, version: Version) -> dict[int, Table]:
         """Return the definitions of the table that a version's files were written with, by schema id."""
