@@ -38,6 +38,19 @@ from snapshot_assets_tests.servers.s3 import S3Server, variables_of
 Rows = list[dict[str, Any]]
 
 
+TYPES = (
+    "CREATE TABLE types (bo BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INTEGER, i8 BIGINT, u1 UTINYINT, u2 USMALLINT,"
+    " f4 FLOAT, f8 DOUBLE, de DECIMAL(38, 10), da DATE, ti TIME, ts TIMESTAMP, tz TIMESTAMPTZ,"
+    " ms TIMESTAMP_MS, se TIMESTAMP_S, te VARCHAR, bl BLOB, id UUID, li INTEGER[], st STRUCT(a INTEGER, b VARCHAR),"
+    " ma MAP(VARCHAR, INTEGER))",
+    "INSERT INTO types VALUES (true, -1, -2, -3, -4, 255, 65535, 1.5, 'nan', -1.5, '1969-12-31',"
+    " '23:59:59.5', '1960-01-01 00:00:01', '2025-01-01 00:00:00Z', '1960-01-01 00:00:01', '2025-01-01 00:00:00',"
+    " 'ä', '\\xFF'::BLOB, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', [1, NULL], {'a': 1, 'b': 'x'}, MAP {'k': 1})",
+    "INSERT INTO types (i4) VALUES (NULL)",
+)
+"""A table with every type that Iceberg has natively."""
+
+
 def ordered(table: pa.Table) -> Rows:
     return sorted(table.to_pylist(), key=repr)
 
@@ -196,6 +209,7 @@ def test_a_column_whose_older_files_have_another_type_is_refused_until_they_are_
     ("column", "stored"),
     [
         ("UBIGINT", "uint64"),
+        ("UINTEGER", "uint32"),
         ("HUGEINT", None),
         ("INTERVAL", None),
         ("TIMESTAMP_NS", "timestamp[ns]"),
@@ -237,14 +251,7 @@ def test_odd_names_and_every_type_are_read(snapshots: Snapshots, tmp_path: Path,
         f"INSERT INTO odd VALUES ({', '.join(map(str, range(len(quoted))))})",
         'CREATE SCHEMA "Über: x/y.z"; CREATE TABLE "Über: x/y.z"."it\'s a ""t%20ble""" (a INTEGER)',
         'INSERT INTO "Über: x/y.z"."it\'s a ""t%20ble""" VALUES (1), (NULL)',
-        "CREATE TABLE types (bo BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INTEGER, i8 BIGINT, u1 UTINYINT, u2 USMALLINT,"
-        " u4 UINTEGER, f4 FLOAT, f8 DOUBLE, de DECIMAL(38, 10), da DATE, ti TIME, ts TIMESTAMP, tz TIMESTAMPTZ,"
-        " ms TIMESTAMP_MS, se TIMESTAMP_S, te VARCHAR, bl BLOB, id UUID, li INTEGER[], st STRUCT(a INTEGER, b VARCHAR),"
-        " ma MAP(VARCHAR, INTEGER))",
-        "INSERT INTO types VALUES (true, -1, -2, -3, -4, 255, 65535, 4294967295, 1.5, 'nan', -1.5, '1969-12-31',"
-        " '23:59:59.5', '1960-01-01 00:00:01', '2025-01-01 00:00:00Z', '1960-01-01 00:00:01', '2025-01-01 00:00:00',"
-        " 'ä', '\\xFF'::BLOB, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', [1, NULL], {'a': 1, 'b': 'x'}, MAP {'k': 1})",
-        "INSERT INTO types (i4) VALUES (NULL)",
+        *TYPES,
     )
     plan = make_plan(source, location.as_uri(), time_columns={"main.types": None})
     export(plan, store_of(location))
@@ -495,3 +502,38 @@ def test_many_seals_share_few_manifests(snapshots: Snapshots, source: str, expor
             if entry.status == ManifestEntryStatus.ADDED
         ]
         assert len(added) == int(snapshot.summary["added-data-files"])
+
+
+@pytest.mark.parametrize(
+    ("hit", "miss"),
+    [
+        ("bo = true", "bo = false"),
+        ("i1 = -1", "i1 = 1"),
+        ("i8 = -4", "i8 < -4"),
+        ("u1 = 255", "u1 = 255 and i4 = 1"),
+        ("f4 = 1.5", "f4 > 1.5"),
+        ("da = '1969-12-31'", "da > '1969-12-31'"),
+        ("ti = '23:59:59.5'", "ti < '23:59:59'"),
+        ("ts = '1960-01-01T00:00:01'", "ts > '1960-01-01T00:00:01'"),
+        ("tz = '2025-01-01T00:00:00+00:00'", "tz > '2025-01-01T00:00:00+00:00'"),
+        ("ms = '1960-01-01T00:00:01'", "ms > '1960-01-01T00:00:01'"),
+        ("se = '2025-01-01T00:00:00'", "se < '2025-01-01T00:00:00'"),
+        ("te = 'ä'", "te < 'ä'"),
+        ("de = -1.5000000000", "de = -1.5000000000 and i4 = 1"),
+        ("i4 is null", "i1 = -1 and i4 = 7"),
+    ],
+)
+def test_bounds_keep_files_with_a_value_and_leave_out_the_others(typed: StaticTable, hit: str, miss: str) -> None:
+    assert typed.scan(row_filter=hit).to_arrow().num_rows == 1
+    assert list(typed.scan(row_filter=miss).plan_files()) == []
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> StaticTable:
+    """The table of every type."""
+    folder = tmp_path_factory.mktemp("typed")
+    source = make_source(folder / "source.duckdb", *TYPES)
+    store = store_of(folder / "location")
+    export(make_plan(source, store.uri, time_columns={"main.types": None}), store)
+    [published] = publish_iceberg(store, tables=[parse_table("main.types")])
+    return StaticTable.from_metadata(published["folder"])

@@ -20,14 +20,16 @@ MAX_DECIMAL = 38
 
 _HELD: dict[pa.DataType, pa.DataType] = {
     **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), pa.int32()),
-    **dict.fromkeys((pa.int64(), pa.uint32()), pa.int64()),
-    **{kind: kind for kind in (pa.bool_(), pa.float32(), pa.float64(), pa.date32())},
+    **{kind: kind for kind in (pa.int64(), pa.bool_(), pa.float32(), pa.float64(), pa.date32())},
     **dict.fromkeys((pa.string(), pa.large_string()), pa.string()),
     **dict.fromkeys((pa.binary(), pa.large_binary()), pa.binary()),
     **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us")), pa.time64("us")),
     **{pa.timestamp(unit, zone): pa.timestamp("us", zone) for unit in ("s", "ms", "us") for zone in (None, "UTC")},
 }
-"""By the types of data files: the Arrow type of the Iceberg type that reads them."""
+"""By the types of data files: the Arrow type of the Iceberg type that reads them.
+
+Without unsigned integers of 32 bits: PyIceberg takes them for signed ones, and finds none of the greater values.
+"""
 
 Ids = dict[tuple[str, ...], int]
 """Field ids by path: the names of a column and, in nested ones, of its parts."""
