@@ -61,7 +61,7 @@ def _needed(store: ObjectStore, each: IcebergFolder) -> set[str]:
         metadata = json.loads(store.get(each.newest, limit=MAX_DOCUMENT_BYTES))
         manifests = json.loads(metadata["properties"][MANIFESTS])
         lists = [snapshot["manifest-list"].rpartition("/")[2] for snapshot in metadata["snapshots"]]
-    except (ObjectNotFoundError, LookupError, TypeError, ValueError, AttributeError):
+    except (ObjectNotFoundError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return set(each.objects)
     names = (VERSION_HINT, *lists, *(f"{name}-m0.avro" for name in manifests))
     return {each.newest, *(each.folder + name for name in names)}

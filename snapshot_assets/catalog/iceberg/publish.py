@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from pyiceberg.table.metadata import TableMetadataV2
 
 from snapshot_assets.catalog.iceberg.columns import NotHeldError
 from snapshot_assets.catalog.iceberg.objects import IcebergFolder, iceberg_folders
@@ -206,9 +207,11 @@ def _previous(store: ObjectStore, folder: IcebergFolder) -> dict[str, Any]:
     """Return the newest metadata of a folder; empty if there is none, or if it is damaged, and is written anew."""
     if not folder.version:
         return {}
+    data = store.get(folder.newest, limit=MAX_DOCUMENT_BYTES)
     try:
-        previous: dict[str, Any] = json.loads(store.get(folder.newest, limit=MAX_DOCUMENT_BYTES))
+        TableMetadataV2.model_validate_json(data)
     except ValueError as error:
-        _LOG.warning("%s is not JSON, so it is replaced, with field ids from the log: %s", folder.newest, error)
+        _LOG.warning("%s is damaged, so it is replaced, with field ids from the log: %s", folder.newest, error)
         return {}
+    previous: dict[str, Any] = json.loads(data)
     return previous
