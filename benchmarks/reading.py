@@ -4,6 +4,9 @@ Prints medians of ratios from interleaved runs: plain Spark's seconds over ours,
 read runs three ways: `read` natively (its files were hashed before), `read` natively with its hashing, and the Python
 source with its hashing, `spark.read.format("snapshot")`. The aggregates of two columns and of all make Spark decode
 every value, and move none to Python.
+
+Without Spark, `snapshots sql` reads beside DuckDB, and a scan beside `pyarrow.dataset`, on the same files; their
+ratios are our seconds over theirs.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import duckdb
+import pyarrow.dataset
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +28,8 @@ import snapshot_assets
 from benchmarks.sessions import benchmark_session
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.reading import read as native_read
+from snapshot_assets.engine.reading.sql import SqlSession
+from snapshot_assets.engine.reading.sql_places import DEFAULT
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -54,6 +61,7 @@ def main() -> None:
         for work, columns, consume in _WORK:
             plain, ways = _reads(spark, uri, files, columns)
             _compare(work, plain, ways, consume, options.rounds)
+        _without_spark(uri, files, options.rounds)
 
 
 def _export(spark: SparkSession, folder: Path, rows: int) -> tuple[str, list[str]]:
@@ -118,6 +126,47 @@ def _compare(work: str, plain: Read, ways: dict[str, Read], consume: Callable[[D
             ratios[name].append(theirs / _seconds(read, consume))
     for name, found in ratios.items():
         print(f"{work}, {name}: {statistics.median(found):.2f} ({min(found):.2f}-{max(found):.2f})")
+
+
+def _without_spark(uri: str, files: list[str], rounds: int) -> None:
+    snapshot = snapshot_assets.open(uri)
+
+    def sql(query: str, *, verify: bool) -> None:
+        with SqlSession({DEFAULT: snapshot}, verify=verify) as session:
+            session.rows(query.format("main.metrics"), 1000)
+
+    def plain(query: str) -> None:
+        with duckdb.connect() as connection:
+            connection.execute(query.format(f"read_parquet({files})")).fetchall()
+
+    def drain(batches: Iterable[object]) -> None:
+        for _ in batches:
+            pass
+
+    works: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
+    for name, query in _QUERIES.items():
+        for way, verify in (("unverified", False), ("hashed", True)):
+            works[f"sql {name}, {way} : DuckDB"] = (partial(sql, query, verify=verify), partial(plain, query))
+    table, dataset = snapshot.table("main.metrics"), pyarrow.dataset.dataset(files)
+    works["Arrow scan : pyarrow.dataset"] = (
+        lambda: drain(table.scan(verify=False)),
+        lambda: drain(dataset.to_batches()),
+    )
+    for name, (ours, theirs) in works.items():
+        ratios = [_taken(ours) / _taken(theirs) for _ in range(rounds + 1)][1:]
+        print(f"{name}: {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})", flush=True)
+
+
+_QUERIES = {
+    "count": "SELECT count(*) FROM {}",
+    "group": "SELECT site, count(*), avg(value), max(energy) FROM {} GROUP BY site ORDER BY site",
+}
+
+
+def _taken(work: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 def _seconds(read: Read, consume: Callable[[DataFrame], None]) -> float:

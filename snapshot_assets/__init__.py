@@ -14,6 +14,9 @@ is first used, so `import snapshot_assets` starts neither Dagster nor Spark.
 `SnapshotPlan`           Dagster component: a plan in a folder of the project's `defs`.
 `ChunkConfig`            Run configuration of assets that write chunks.
 `spark_resource`         Returns a Spark session resource that starts on first use.
+`open`                   Opens a snapshot without Spark: its tables as Arrow, pandas, Polars and DuckDB.
+`Snapshot`               One version of a snapshot, as `open` returns it.
+`SnapshotTable`          One table of a `Snapshot`.
 `read`                   Returns a snapshot's table as a Spark DataFrame.
 `register`               Lets a Spark session read snapshots.
 `SnapshotError`          Base class of every exception that the package raises.
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.reading.read import read
+    from snapshot_assets.engine.reading.snapshot import Snapshot, SnapshotTable, open
     from snapshot_assets.engine.reading.source import register
     from snapshot_assets.errors import SnapshotError
     from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, SnapshotIOManager
@@ -42,12 +46,15 @@ __all__ = [
     "ChunkConfig",
     "Configuration",
     "Plan",
+    "Snapshot",
     "SnapshotError",
     "SnapshotIOManager",
     "SnapshotPlan",
+    "SnapshotTable",
     "__version__",
     "build_definitions",
     "load_configuration",
+    "open",
     "partitions_of",
     "read",
     "register",
@@ -59,12 +66,15 @@ _HOMES = {
     "ChunkConfig": "pipeline.assets.io_manager",
     "Configuration": "plan.configuration",
     "Plan": "plan.plan",
+    "Snapshot": "engine.reading.snapshot",
     "SnapshotError": "errors",
     "SnapshotIOManager": "pipeline.assets.io_manager",
     "SnapshotPlan": "pipeline.component",
+    "SnapshotTable": "engine.reading.snapshot",
     "build_definitions": "pipeline.build",
     "load_configuration": "plan.read_configuration",
     "partitions_of": "pipeline.dagster.partitions",
+    "open": "engine.reading.snapshot",
     "read": "engine.reading.read",
     "register": "engine.reading.source",
     "spark_resource": "pipeline.dagster.spark_session",

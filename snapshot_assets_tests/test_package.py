@@ -26,6 +26,7 @@ _EXTRAS = {
     "iceberg": "catalog/iceberg/",
     "postgres": "databases/postgresql/",
     "oss": "storage/oss.py",
+    "polars": "engine/reading/snapshot.py",
     "demo": "demo.py",
     "testing": "testing/",
 }

@@ -12,7 +12,7 @@ The rooms, from the bottom up. A room imports only from rooms above it in this t
 | `options/`, `progress` | The commands with their options and examples; progress lines and bars |
 | `confirm`, `location`, `recorded_runs`, `spark` | What commands share: yes or no, their location, their run, Spark |
 | `unreferenced`, `open_metrics` | What several commands print |
-| `export/`, `copy`, `compare`, `import_`, `import_report` | Commands that read or move rows |
+| `export/`, `copy`, `compare`, `sql`, `import_`, `import_report` | Commands that read or move rows |
 | `catalog/`, `pins`, `replicate`, `status`, `setup/` | Commands on locations; `init`, `doctor` and plans |
 | `__main__` | `python -m snapshot_assets.cli` |
 """

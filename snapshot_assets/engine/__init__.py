@@ -9,7 +9,7 @@
 | `retry`, `time_range`, `schema_history` | Backoff, a half-open range of time, how schemas of windows differ |
 | `files/` | Data files: Parquet, CSV and JSON lines, written and read; limits against hostile files |
 | `export/` | Export: start a snapshot, plan and run the tasks of its chunks, commit each chunk; copies of queries |
-| `reading/` | The Spark data source `snapshot` |
+| `reading/` | Reads of tables in place: in Spark, in Python and in SQL |
 | `compact/` | Compaction and savepoints |
 | `restore/` | Restore into a database |
 """

@@ -11,6 +11,7 @@ LOCAL = (
     "docs/how-to/hide-columns.md",
     "docs/how-to/iceberg.md",
     "docs/how-to/maintain.md",
+    "docs/how-to/query.md",
     "docs/how-to/read.md",
     "docs/how-to/into-spark.md",
     "docs/how-to/repair.md",

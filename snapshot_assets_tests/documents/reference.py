@@ -280,9 +280,9 @@ def metadata_page() -> str:
     parts = [
         "# Metadata\n",
         "## Metadata tables\n",
-        "`snapshots catalog table NAME` prints them, and Spark reads them with a `$` before the name"
-        " ([how](../how-to/read.md)).\n`chunks`, `files` and `diff` can be read at a version; the others show the"
-        " whole location.\n",
+        "`snapshots catalog table NAME` prints them; SQL, Python and Spark read them with a `$` before the"
+        " name\n([how](../how-to/read.md#metadata-tables)). `chunks`, `files` and `diff` can be read at a version; the"
+        " others show the\nwhole location.\n",
     ]
     for name, each in METADATA_TABLES.items():
         parts.append(f"### {name.removeprefix('$')}\n")

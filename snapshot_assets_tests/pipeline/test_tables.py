@@ -27,6 +27,7 @@ def test_each_listed_table_is_an_asset_that_is_materialised_with_its_chunk(make_
     readings = dg.AssetKey(["demo", "main", "Readings"])
     assert graph.get(dg.AssetKey("downstream")).parent_keys == {readings}
     assert graph.get(readings).partitions_def is not None
+    assert graph.get(readings).metadata["dagster/storage_kind"] == "parquet"
     assert graph.get(dg.AssetKey(["demo", "source"])).child_keys == {project.key("schema")}
     assert graph.get(dg.AssetKey(["demo", "target"])).parent_keys == {project.key("restored")}
     assert "duckdb" in graph.get(dg.AssetKey(["demo", "source"])).kinds

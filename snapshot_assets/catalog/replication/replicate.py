@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -251,7 +252,8 @@ class _Run:
         for path in sorted(needed_seals(state, offered)):
             is_newer = path not in known or known[path] < offered[path].modified
             if is_newer and (sealed_revision(path) or 0) <= state.revision:
-                self.target.put(path, self.source.get(path, limit=documents.MAX_DOCUMENT_BYTES))
+                with suppress(ObjectNotFoundError):  # the source has let the seal expire meanwhile
+                    self.target.put(path, self.source.get(path, limit=documents.MAX_DOCUMENT_BYTES))
 
     def _write_hints(self) -> None:
         """Write the hints of the newest seal, as the source has them; before the first seal, those of the head."""

@@ -14,6 +14,7 @@ from snapshot_assets.cli.options.export_and_import import (
     create,
     depth,
     import_,
+    query,
     sign,
     tables,
 )
@@ -151,6 +152,7 @@ COMMANDS = {
     "compare": Command(
         "compare:run", "compare a snapshot with its database by value; name what is damaged", compare, *_SPARK, _JSON
     ),
+    "sql": Command("sql:run", "ask a snapshot a question in SQL, without a restore", query, signers, location()),
     "status": Command(
         "status:run",
         "show the age of the newest backup and what it needs; reads no data",

@@ -117,6 +117,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"export verify {_AT} --signed-by allowed_signers",
         "export verify --snapshot s3://backups/shop --depth quick --json",
     ),
+    "sql": (
+        f"sql 'SELECT count(*) FROM public.orders' {_AT}",
+        f"sql --file report.sql {_AT} --at tag:friday --format csv --output report.csv",
+        f"sql 'FROM new.public.orders EXCEPT FROM old.public.orders' {_AT} --at new=tag:friday --at old=rev:12",
+    ),
     "export delete": (f"export delete {_AT}", f"export delete {_AT} --yes --with-tags"),
     "export diff": (f"export diff {_AT} --from tag:january --to tag:february",),
     "compare": (

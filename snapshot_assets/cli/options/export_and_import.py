@@ -278,3 +278,19 @@ def names(text: str) -> list[str]:
 def unquoted(name: str) -> str:
     """Return a name without its double quotes, if it has them."""
     return name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name
+
+
+def query(parser: argparse._ActionsContainer) -> None:
+    """Add the options of `sql`."""
+    parser.add_argument("query", nargs="?", metavar="QUERY", help="one SELECT of DuckDB's SQL (default: type them)")
+    parser.add_argument("-f", "--file", metavar="FILE", help="file with the query; - reads stdin")
+    several = "repeat it with names for several, as in --at new= --at old=tag:a, where new.public.orders is a table"
+    at = f"{VERSIONS} (default: newest seal); {several}"
+    parser.add_argument("--at", metavar="[NAME=]VERSION", action="append", default=[], help=at)
+    kinds = "write all rows, json as one object a line (default: show the first 1,000 in a table)"
+    parser.add_argument("--format", choices=("csv", "json", "parquet"), help=kinds)
+    parser.add_argument("-o", "--output", metavar="FILE", help="file for the rows (default: stdout)")
+    verify = "read files without hashing them first: only what the query needs is fetched"
+    parser.add_argument("--no-verify", dest="verify", action="store_false", help=verify)
+    views = "print views by which DuckDB alone reads the snapshot's files, unverified"
+    parser.add_argument("--print", action="store_true", help=views)

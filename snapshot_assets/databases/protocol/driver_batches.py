@@ -17,6 +17,10 @@ class Feed:
         batches: Batches with at least the schema's columns.
         schema: Columns and types of the stream; values are cast safely.
         encoders: By column, what makes its values instead of a cast.
+
+    Attributes:
+        error: The error that the batches raised.
+        rows: Number of rows so far.
     """
 
     def __init__(
@@ -28,7 +32,7 @@ class Feed:
         self._batches = batches
         self._schema = schema
         self._encoders = encoders or {}
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self.rows = 0
 
     def reader(self) -> pa.RecordBatchReader:
@@ -55,8 +59,10 @@ class Feed:
                     columns.append(values.cast(field.type) if encode is None else encode(values))
                 self.rows += batch.num_rows
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        except GeneratorExit:  # the driver needs no more rows
+            raise
         except BaseException as error:
-            self._error = error
+            self.error = error
             raise
 
     @contextmanager
@@ -65,6 +71,6 @@ class Feed:
         try:
             yield
         except Exception:
-            if self._error is not None:
-                raise self._error from None
+            if self.error is not None:
+                raise self.error from None
             raise

@@ -14,13 +14,12 @@ from snapshot_assets.engine.reading.options import ReadOptions, parse_versions
 from snapshot_assets.engine.reading.planning import (
     FilePart,
     FileRows,
-    PlannedRead,
     chosen_columns,
     documents_for,
     file_parts,
-    grouped,
     time_range_of,
 )
+from snapshot_assets.engine.reading.tasks import PlannedRead, grouped
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore

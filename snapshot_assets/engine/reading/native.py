@@ -222,7 +222,7 @@ def plan_native(read: TableRead, root: str) -> NativeRead:
             conditions.append(_in_range(time, wide.field(time).type, read.time_range))
         conditions += [~F.coalesce(_column(predicate), F.lit(False)) for predicate in deleted]
         groups.append(_Group(paths, conditions))
-    return NativeRead(read.schema, wide, groups)
+    return NativeRead(batch_schema(read.schema), wide, groups)
 
 
 def _with_filtered(read: TableRead, ways: Iterable[_Way]) -> pa.Schema:
@@ -234,7 +234,7 @@ def _with_filtered(read: TableRead, ways: Iterable[_Way]) -> pa.Schema:
             needed.setdefault(read.table.time_index, None)
         for predicate in deleted:
             needed |= {name: kind or needed.get(name) for name, kind in columns_of(predicate).items()}
-    fields = {field.name: field for field in read.schema}
+    fields = {field.name: field for field in batch_schema(read.schema)}
     for name, kind in needed.items():
         compared = own.get(name) if kind is None else batch_schema([pa.field(name, kind)]).field(0).type
         if compared is None or compared != own.get(name, compared):

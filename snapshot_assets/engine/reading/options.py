@@ -27,9 +27,9 @@ _CREDENTIALS = {"account_name"}.union(*CREDENTIALS.values())
 _COLUMN = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",]*[^",\s]))\s*(?:,|$)')
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """Options of a read.
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """Which rows of a location are read.
 
     Attributes:
         table: The table; a text for a metadata table such as `$files`.
@@ -39,13 +39,8 @@ class ReadOptions:
         start: Rows from this time on; None for all.
         end: Rows before this time; None for all.
         verify: Whether every file is hashed before its first row.
-        federation: Whether the location is a folder of several writers' locations, read as one.
-        database: The database of a federation; None if all writers have the same one.
-        dedupe: How overlapping windows of writers are read; None refuses them.
     """
 
-    location: Location
-    store: StoreOptions
     table: TableName | str
     columns: tuple[str, ...] = ()
     version: str | None = None
@@ -53,6 +48,22 @@ class ReadOptions:
     start: datetime | None = None
     end: datetime | None = None
     verify: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(RowOptions):
+    """Options of a read by Spark.
+
+    Attributes:
+        location: The location.
+        store: How to reach it.
+        federation: Whether the location is a folder of several writers' locations, read as one.
+        database: The database of a federation; None if all writers have the same one.
+        dedupe: How overlapping windows of writers are read; None refuses them.
+    """
+
+    location: Location
+    store: StoreOptions
     federation: bool = False
     database: str | None = None
     dedupe: str | None = None

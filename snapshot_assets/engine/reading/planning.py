@@ -5,14 +5,12 @@ The log selects files; the task that reads a file selects row groups from its fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import StructType
 
 from snapshot_assets.catalog.listing import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.log.replay import read_state
@@ -23,11 +21,10 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection.selection import check_relation, suggestion
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
-from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.files.parquet.reader import BATCH_ROWS, ChooseGroups
+from snapshot_assets.engine.files.parquet.reader import ChooseGroups
 from snapshot_assets.engine.files.parquet.statistics import row_groups
 from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
-from snapshot_assets.engine.reading.options import ReadOptions
+from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.time_range import TimeFilter, is_time
 from snapshot_assets.errors import IncompleteError, NoSnapshotError, PlanError
 from snapshot_assets.format.actions import ColumnStatistics, DataFile
@@ -36,9 +33,6 @@ from snapshot_assets.format.names import NameRule, Spellings, rule_of
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
-
-_GROUP_BYTES = 32 << 20
-_OPEN_COST = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -118,20 +112,6 @@ def _in_range(
             yield FilePart(file, cut=True)
 
 
-def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
-    """Return the parts in groups of neighbours, one group a task."""
-    groups: list[list[FilePart]] = []
-    size = _GROUP_BYTES
-    for part in parts:
-        cost = part.file.bytes + _OPEN_COST
-        if size + cost > _GROUP_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(part)
-        size += cost
-    return groups
-
-
 def _overlap(
     schema: pa.Schema, table: Table, time_range: TimeFilter, bounds: Sequence[ColumnStatistics | None]
 ) -> list[bool]:
@@ -161,42 +141,11 @@ def groups_in_range(
 
 
 @dataclass(frozen=True)
-class TimeIndex:
-    """The column by which files of a read can be left out.
-
-    Attributes:
-        zone: IANA zone of times without one.
-        revision: The revision that is read.
-    """
-
-    column: str
-    zone: str
-    revision: int
-
-
-@dataclass(frozen=True)
-class PlannedRead:
-    """A planned read.
-
-    Attributes:
-        schema: Spark's schema of the rows.
-        read: Yields the batches of one task's work; picklable.
-        work: The work of each task.
-        time_index: None if a range of time leaves no files out.
-    """
-
-    schema: StructType
-    read: Callable[[Any], Iterator[pa.RecordBatch]]
-    work: list[Any]
-    time_index: TimeIndex | None = None
-
-
-@dataclass(frozen=True)
 class TableRead:
     """The rows of one table to read, at one revision.
 
     Attributes:
-        schema: The chosen columns, in the types in which Spark takes them.
+        schema: The chosen columns.
         time_range: None for all rows.
         parts: The files, and what is read of each.
     """
@@ -209,17 +158,14 @@ class TableRead:
     parts: list[FilePart]
     verify: bool
 
-    def planned(self) -> PlannedRead:
-        """Return the read as the work of Python tasks."""
+    def rows(self, schema: pa.Schema | None = None) -> FileRows:
+        """Return what reads parts of the files, in a schema or in that of the read."""
         assert self.state.header is not None
-        zone, name, index = self.state.header.time_zone, self.table.time_index, None
-        if name is not None and is_time(self.table.column(name).arrow_field().type):
-            index = TimeIndex(name, zone, self.state.revision)
-        rows = FileRows(self.store, self.table, self.schema, self.time_range, self.verify, zone)
-        return PlannedRead(spark_schema(self.schema), rows, grouped(self.parts), index)
+        zone = self.state.header.time_zone
+        return FileRows(self.store, self.table, schema or self.schema, self.time_range, self.verify, zone)
 
 
-def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | PlannedRead:
+def choose_read(store: ObjectStore, options: RowOptions) -> TableRead | pa.Table:
     """Choose the revision and the files to read. Opens the log and schema documents, no data.
 
     Raises:
@@ -234,25 +180,35 @@ def choose_read(store: ObjectStore, options: ReadOptions) -> TableRead | Planned
     Returns:
         The files of a table; for a metadata table its rows.
     """
-    head = existing_state(store)
-    if not head.has_snapshot:
-        raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
+    head = newest_state(store)
     if isinstance(options.table, str):
         since = 0 if options.since is None else resolve_version(options.since, head)
         request = TableRequest(head, _state(store, head, options.version), since)
         rows = METADATA_TABLES[options.table].read(request)
-        rows = rows.select(chosen_columns(rows.schema, options.columns, options.table).names)
-        return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
-    if options.version is None and not head.seals:
+        return rows.select(chosen_columns(rows.schema, options.columns, options.table).names)
+    state = readable_state(store, head, options.version)
+    return choose_files(store, state, read_schema(store, state.schemas[state.schema_id]), options)
+
+
+def newest_state(store: ObjectStore) -> State:
+    """Return the newest state of a location; raises `NoSnapshotError` if it has no snapshot, see `choose_read`."""
+    head = existing_state(store)
+    if not head.has_snapshot:
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
+    return head
+
+
+def readable_state(store: ObjectStore, head: State, version: str | None) -> State:
+    """Return the state at a version, by default the newest sealed one; see `choose_read` for errors."""
+    if version is None and not head.seals:
         raise IncompleteError(
             f"The snapshot at {store.uri} was not sealed yet: materialise its manifest. The table $chunks shows what is"
             " exported.",
             location=store.uri,
         )
-    if options.version is None and head.sealed:
-        return _choose_table(store, head, options.table, options)  # tags and the like may follow the seal
-    version = str(head.seals[-1].revision) if options.version is None else options.version
-    return _choose_table(store, _state(store, head, version), options.table, options)
+    if version is None and head.sealed:
+        return head  # tags and the like may follow the seal
+    return _state(store, head, str(head.seals[-1].revision) if version is None else version)
 
 
 def _state(store: ObjectStore, head: State, version: str | None) -> State:
@@ -261,20 +217,21 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
     return head if revision == head.revision else read_state(store, through=revision)
 
 
-def _choose_table(store: ObjectStore, state: State, name: TableName, options: ReadOptions) -> TableRead:
-    newest = read_schema(store, state.schemas[state.schema_id])
+def choose_files(store: ObjectStore, state: State, newest: DatabaseSchema, options: RowOptions) -> TableRead:
+    """Choose the files of a table at a state with that newest schema; see `choose_read` for errors."""
+    assert isinstance(options.table, TableName)
     schemas, rule = [schema.name for schema in newest.schemas], rule_of(newest.database)
     names = SpelledNames(rule, schemas, {each.table_name: () for each in newest.tables})
-    name = names.table(name)
+    name = names.table(options.table)
     check_relation(name, schemas, [table.table_name for table in newest.tables])
     table = newest.table(name)
-    schema = batch_schema(chosen_columns(table.arrow_schema(), options.columns, str(name), rule))
+    schema = chosen_columns(table.arrow_schema(), options.columns, str(name), rule)
     time_range = time_range_of(options, state, table)
     parts = file_parts(state, table, documents_for(store, state, name, time_range), time_range)
     return TableRead(store, state, table, schema, time_range, parts, options.verify)
 
 
-def time_range_of(options: ReadOptions, state: State, table: Table) -> TimeFilter | None:
+def time_range_of(options: RowOptions, state: State, table: Table) -> TimeFilter | None:
     """Return the time range of a read, in the snapshot's zone; None for all rows.
 
     Raises:
@@ -310,7 +267,7 @@ def chosen_columns(schema: pa.Schema, columns: Sequence[str], table: str, rule: 
 
 @dataclass(frozen=True)
 class FileRows:
-    """Reads parts of a table's files, in Spark's processes.
+    """Reads parts of a table's files, in any process.
 
     Attributes:
         time_range: Filters the rows of cut parts.

@@ -24,8 +24,9 @@ from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.files.read import check_sha256, text_schemas
 from snapshot_assets.engine.reading.native import InexpressibleError, NativeRead, plan_native
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
-from snapshot_assets.engine.reading.planning import FilePart, FileRows, PlannedRead, TableRead, grouped
+from snapshot_assets.engine.reading.planning import FilePart, FileRows, TableRead
 from snapshot_assets.engine.reading.source import open_read
+from snapshot_assets.engine.reading.tasks import PlannedRead, grouped, table_work
 from snapshot_assets.engine.session import master_of, send_package, spark_errors, task_frame
 from snapshot_assets.errors import IncompleteError, ObjectNotFoundError, PlanError, TaskFailedError, TaskLostError
 from snapshot_assets.format.actions import DataFile
@@ -199,14 +200,14 @@ def read(
         return _python_frame(spark, chosen)
     native = _plan_native(spark, chosen, parsed)
     if native is None:
-        return _python_frame(spark, chosen.planned())
+        return _python_frame(spark, table_work(chosen))
     if verify:
         hash_files(spark, chosen.store, chosen.parts, local=parsed.location.scheme == FILE)
     try:
         return native.frame(spark)
     except (InexpressibleError, TaskFailedError, TaskLostError) as reason:
         _log.warning("Python tasks read %s, because Spark's own file system cannot: %s", parsed.location.uri, reason)
-        return _python_frame(spark, chosen.planned())
+        return _python_frame(spark, table_work(chosen))
 
 
 def _plan_native(spark: SparkSession, chosen: TableRead, options: ReadOptions) -> NativeRead | None:

@@ -25,7 +25,8 @@ from pyspark.sql.types import StructType
 
 from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
-from snapshot_assets.engine.reading.planning import PlannedRead, TableRead, TimeIndex, choose_read
+from snapshot_assets.engine.reading.planning import TableRead, choose_read
+from snapshot_assets.engine.reading.tasks import PlannedRead, TimeIndex, metadata_work, table_work
 from snapshot_assets.engine.session import master_of, send_package
 from snapshot_assets.engine.session_settings import is_local
 from snapshot_assets.engine.time_range import in_zone
@@ -146,7 +147,7 @@ class SnapshotSource(DataSource):
         options = parse_options(self.options, self._storage)
         options = options.narrowed(*further) if further else options
         chosen = open_read(options, self._master, self._environment)
-        return chosen.planned() if isinstance(chosen, TableRead) else chosen
+        return table_work(chosen) if isinstance(chosen, TableRead) else chosen
 
 
 def open_read(options: ReadOptions, master: str, environment: Mapping[str, str]) -> TableRead | PlannedRead:
@@ -170,7 +171,8 @@ def open_read(options: ReadOptions, master: str, environment: Mapping[str, str])
             lambda *names: open_store(reduce(Location.child, names, location), options.store, variables),
             options,
         )
-    return choose_read(store, options)
+    chosen = choose_read(store, options)
+    return metadata_work(chosen) if isinstance(chosen, pa.Table) else chosen
 
 
 class SnapshotReader(DataSourceReader):

@@ -69,7 +69,7 @@ def table_specs(plan: Plan, names: NameRule) -> list[dg.AssetSpec]:
             kinds={"table", plan.format},
             code_version=CODE_VERSION,
             partitions_def=None if name in whole else partitions_of(plan),
-            metadata={"dagster/uri": plan.to, PLAN: plan.name}
+            metadata={"dagster/uri": plan.to, "dagster/storage_kind": plan.format, PLAN: plan.name}
             | dict.fromkeys(("dagster/table_name", TABLE), table_text(name)),
             description=f"Table `{name}` of `{plan.to}`, materialised "
             + ("with `untimed_tables`, as a whole" if name in whole else "with each chunk, if it has a time index")

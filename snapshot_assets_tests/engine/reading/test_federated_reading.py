@@ -14,7 +14,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import parse_options
-from snapshot_assets.engine.reading.planning import PlannedRead
+from snapshot_assets.engine.reading.tasks import PlannedRead
 from snapshot_assets.errors import FederationError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows

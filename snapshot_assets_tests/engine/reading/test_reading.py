@@ -24,8 +24,9 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.files.parquet import writer
 from snapshot_assets.engine.reading.options import parse_options
-from snapshot_assets.engine.reading.planning import FilePart, PlannedRead, TableRead, choose_read, file_parts, grouped
+from snapshot_assets.engine.reading.planning import FilePart, choose_read, file_parts
 from snapshot_assets.engine.reading.source import SnapshotSource
+from snapshot_assets.engine.reading.tasks import PlannedRead, grouped, metadata_work, table_work
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import DocumentError, PlanError, StoreDeniedError
 from snapshot_assets.format.actions import DataFile
@@ -89,7 +90,7 @@ def hourly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str
 
 def planned(store: Any, uri: str, **options: str) -> PlannedRead:
     chosen = choose_read(store, parse_options({"path": uri, "table": "main.hourly"} | options, {}))
-    return chosen.planned() if isinstance(chosen, TableRead) else chosen
+    return metadata_work(chosen) if isinstance(chosen, pa.Table) else table_work(chosen)
 
 
 def parts_of(read: PlannedRead) -> list[FilePart]:

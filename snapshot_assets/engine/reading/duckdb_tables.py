@@ -1,0 +1,229 @@
+"""How DuckDB reads a table of a snapshot: by itself where it reads the values as the snapshot's own reader does.
+
+Values have the types that they would have after a restore into DuckDB. DuckDB reads a Parquet file by itself if the
+file has the table's types and no row of it is deleted; the snapshot's reader streams all others to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from snapshot_assets.catalog.state.file_pruning import written_schemas
+from snapshot_assets.databases.duckdb.parser import Texts
+from snapshot_assets.databases.duckdb.types import ingest, type_for
+from snapshot_assets.databases.protocol.driver_batches import Feed
+from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.engine.reading.parallel import read_parts
+from snapshot_assets.engine.reading.planning import FilePart, TableRead
+from snapshot_assets.errors import DocumentError, UnsupportedTypeError
+from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table, TableName
+
+
+@dataclass(frozen=True)
+class SqlColumn:
+    """A column as DuckDB shows it.
+
+    Attributes:
+        name: Its name in the snapshot.
+        shown: Its name in SQL: another one if two names of the table differ only by case.
+        type: DuckDB's type.
+        streamed: The Arrow type in which a stream carries it.
+        value: The SQL expression of its value, from a column of the name in SQL.
+    """
+
+    name: str
+    shown: str
+    type: str
+    streamed: pa.DataType
+    value: str
+
+    @property
+    def selected(self) -> str:
+        """The item of a SELECT list."""
+        cast = self.value.endswith(f" AS {self.type})")  # already
+        return f"{self.value if cast else f'CAST({self.value} AS {self.type})'} AS {identifier(self.shown)}"
+
+
+@dataclass(frozen=True)
+class SqlTable:
+    """A table as DuckDB shows it.
+
+    Attributes:
+        name: Its name in SQL.
+        notes: Sentences on columns that are texts here, are left out, or have another name.
+    """
+
+    table: Table
+    name: TableName
+    columns: tuple[SqlColumn, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def empty(self) -> str:
+        """A query without rows, of the table's columns."""
+        nulls = ", ".join(f"CAST(NULL AS {each.type}) AS {identifier(each.shown)}" for each in self.columns)
+        return f"SELECT {nulls} WHERE false"
+
+    def direct(self, paths: Sequence[str], file_columns: Sequence[str]) -> str:
+        """Return the query of the rows of Parquet files, which have the named columns."""
+        items = [
+            column.selected
+            if column.name in file_columns
+            else f"CAST(NULL AS {column.type}) AS {identifier(column.shown)}"
+            for column in self.columns
+        ]
+        files = f"read_parquet([{', '.join(map(literal, paths))}], hive_partitioning = false)"
+        return f"SELECT {', '.join(items)} FROM {files}"
+
+    def streamed(self, source: str) -> str:
+        """Return the query of the rows of a `Stream` that is registered as `source`."""
+        return f"SELECT {', '.join(column.selected for column in self.columns)} FROM {source}"
+
+    def groups(
+        self, read: TableRead, documents: Mapping[int, DatabaseSchema]
+    ) -> tuple[dict[int, list[FilePart]], list[FilePart]]:
+        """Return the files that DuckDB reads by itself, by schema id, and those that are streamed.
+
+        `documents` are the schemas of the files, by id.
+        """
+        own: dict[int, list[FilePart]] = {}
+        streamed: list[FilePart] = []
+        alike = {
+            schema_id: self._reads_alike(schema)
+            for schema_id, schema in written_schemas(documents, self.table.table_name).items()
+        }
+        for part in read.parts:
+            if part.text is None and not part.deleted and alike.get(part.file.schema_id, False):
+                own.setdefault(part.file.schema_id, []).append(part)
+            else:
+                streamed.append(part)
+        return own, streamed
+
+    def _reads_alike(self, written: pa.Schema) -> bool:
+        """Return whether DuckDB reads files of a schema as the snapshot's reader does."""
+        if any(column.shown != column.name for column in self.columns):
+            return False
+        kinds = {column.name: self.table.column(column.name).arrow_field().type for column in self.columns}
+        present = [name for name in kinds if name in written.names]
+        same = all(written.field(name).type == kinds[name] and _is_plain(kinds[name]) for name in present)
+        return same and len({name.lower() for name in written.names}) == len(written.names)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether DuckDB reads a type from Parquet as it takes it from Arrow."""
+    is_ = pa.types
+    if is_.is_struct(kind):
+        return kind.num_fields > 0 and all(_is_plain(member.type) for member in kind)
+    if is_.is_map(kind):
+        return _is_plain(kind.key_type) and _is_plain(kind.item_type)
+    if is_.is_list(kind):
+        return _is_plain(kind.value_type)
+    if is_.is_timestamp(kind):
+        return kind.unit in ("ms", "us") if kind.tz is None else kind.unit == "us"
+    if is_.is_decimal128(kind):
+        return bool(0 <= kind.scale <= kind.precision)
+    numbers = is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_float32(kind) or is_.is_float64(kind)
+    bytes_ = is_.is_string(kind) or is_.is_binary(kind) or is_.is_fixed_size_binary(kind)
+    return bool(numbers or bytes_ or is_.is_date32(kind) or kind == pa.time64("us"))
+
+
+class Stream:
+    """Files of a table as an Arrow stream that DuckDB may begin more than once (Arrow PyCapsule interface).
+
+    Attributes:
+        feeds: What was streamed, each with its error.
+    """
+
+    def __init__(self, table: SqlTable, read: TableRead, parts: Sequence[FilePart]) -> None:
+        self._rows, self._parts = read.rows(pa.schema([read.schema.field(each.name) for each in table.columns])), parts
+        self._schema = pa.schema([(column.shown, column.streamed) for column in table.columns])
+        self.feeds: list[Feed] = []
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the columns and types."""
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows, from the first one on."""
+        batches = (batch.rename_columns(self._schema.names) for batch in read_parts(self._rows, self._parts))
+        self.feeds.append(Feed(batches, self._schema))
+        return self.feeds[-1].reader().__arrow_c_stream__(requested_schema)
+
+
+def sql_tables(schema: DatabaseSchema) -> list[SqlTable]:
+    """Return the tables of a snapshot as DuckDB shows them; one without columns is left out, as DuckDB has none."""
+    with closing(Texts()) as texts:
+        names = unique([table.table_name for table in schema.tables if table.columns])
+        return [_table(schema.table(name), shown, schema.database, texts) for name, shown in names.items()]
+
+
+def unique(names: Iterable[TableName]) -> dict[TableName, TableName]:
+    """Return names of tables in SQL: those that differ only by case from an earlier one get a number."""
+    taken = defaultdict[str, dict[str, None]](dict)  # by schema
+    return {name: TableName(name.schema, _free(name.table, taken[name.schema.lower()])) for name in names}
+
+
+def _free(name: str, taken: dict[str, None]) -> str:
+    """Return a name that is not taken, whatever its case, and take it."""
+    number, free = 0, name
+    while free.lower() in taken:
+        number += 1
+        free = f"{name}_{number}"
+    taken[free.lower()] = None
+    return free
+
+
+def _table(table: Table, name: TableName, database: str, texts: Texts) -> SqlTable:
+    columns, notes, taken = [], [], dict[str, None]()
+    if name != table.table_name:
+        notes.append(f"{table.table_name} is named {printed_name(*name)} here: DuckDB ignores case in names.")
+    for column in table.columns:
+        where = printed_name(*table.table_name, column.name)
+        shown = _free(column.name, taken)
+        if shown != column.name:
+            notes.append(f"{where} is named {shown} here: DuckDB ignores case in names.")
+        try:
+            columns.append(_column(table.table_name, column, shown, database, texts))
+        except UnsupportedTypeError as error:
+            notes.append(f"{where} is left out: {error}")
+            continue
+        if column.carrier is Carrier.TEXT and columns[-1].type == "VARCHAR" != column.type:
+            notes.append(f"{where} is {column.type}, for which DuckDB has no exact type: it is a text here.")
+    return SqlTable(table, name, tuple(columns), tuple(notes))
+
+
+def _column(table: TableName, column: Column, shown: str, database: str, texts: Texts) -> SqlColumn:
+    named, where = column.model_copy(update={"name": shown}), printed_name(*table, column.name)
+    kind = None
+    if database == "duckdb":
+        with suppress(DocumentError):  # a type that the database defines, such as an enumeration
+            kind = texts.type(column.type, where)
+    if kind is None:
+        arrow_type = column.arrow_field().type
+        type_text = "JSON" if column.type in ("json", "jsonb") and arrow_type == pa.string() else type_for(arrow_type)
+        kind = texts.type(type_text, where)
+        named = Column(name=shown, type=type_text, arrow_type=column.arrow_type)
+    streamed, value = ingest(table, named, kind)
+    return SqlColumn(column.name, shown, str(kind), streamed, value)
+
+
+PathOf = Callable[[FilePart], str]
+"""Returns the name by which DuckDB opens a file."""
+
+
+def table_query(
+    table: SqlTable, own: Mapping[int, Sequence[FilePart]], documents: Mapping[int, DatabaseSchema], path_of: PathOf
+) -> list[str]:
+    """Return the queries of the files that DuckDB reads by itself, one for each schema with which they were written."""
+    return [
+        table.direct(
+            [path_of(part) for part in parts], documents[schema_id].table(table.table.table_name).arrow_schema().names
+        )
+        for schema_id, parts in own.items()
+    ]

@@ -1,0 +1,88 @@
+"""Reads the files of a table side by side, without Spark, and yields their rows in the files' order."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from queue import Full, Queue
+
+import pyarrow as pa
+
+from snapshot_assets.catalog.verify.objects import HASHING_THREADS
+from snapshot_assets.engine.files.read import check_hash
+from snapshot_assets.engine.reading.planning import FilePart, FileRows
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.bulk import hashing_threads, threads
+
+_WAITING_BATCHES = 4  # of each file: a thread that is ahead waits
+_POLL_SECONDS = 0.1
+
+
+def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files, each read by a thread; see `files.read.read_batches` for errors.
+
+    Memory is bounded: at most two files for each thread are open, with a few batches each.
+
+    Args:
+        rows: Reads one file.
+        parts: The files.
+        workers: Number of threads; by default, one for each core.
+    """
+    workers = workers or hashing_threads(rows.store, os.cpu_count() or 1)
+    if len(parts) < 2 or workers < 2:
+        for part in parts:
+            yield from rows([part])
+        return
+    todo, waiting, stop = iter(parts), deque[Queue[object]](), threading.Event()
+    with threads(workers) as pool:
+        try:
+            while True:
+                for part in islice(todo, workers + 1 - len(waiting)):
+                    waiting.append(Queue(_WAITING_BATCHES))
+                    pool.submit(_fill, rows, part, waiting[-1], stop)
+                if not waiting:
+                    return
+                yield from _drain(waiting.popleft())
+        finally:
+            stop.set()  # before the pool waits for its threads, which may wait for room
+
+
+def check_parts(store: ObjectStore, parts: Sequence[FilePart]) -> None:
+    """Hash files side by side, and compare them with the log; see `files.read.check_hash` for errors."""
+    if parts:
+        with threads(hashing_threads(store, HASHING_THREADS)) as pool:
+            for _ in pool.map(lambda part: check_hash(store, part.file), parts):
+                pass
+
+
+def _fill(rows: FileRows, part: FilePart, queue: Queue[object], stop: threading.Event) -> None:
+    """Put the batches of a file into a queue, then None, or the error that ended the file."""
+    end: object = None
+    try:
+        for batch in rows([part]):
+            if not _put(queue, batch, stop):
+                return
+    except BaseException as error:
+        end = error
+    _put(queue, end, stop)
+
+
+def _put(queue: Queue[object], item: object, stop: threading.Event) -> bool:
+    """Put an item into a queue as soon as there is room; returns False if the reader has stopped."""
+    while not stop.is_set():
+        try:
+            queue.put(item, timeout=_POLL_SECONDS)
+        except Full:
+            continue
+        return True
+    return False
+
+
+def _drain(queue: Queue[object]) -> Iterator[pa.RecordBatch]:
+    while isinstance(item := queue.get(), pa.RecordBatch):
+        yield item
+    if isinstance(item, BaseException):
+        raise item

@@ -1,0 +1,160 @@
+"""The tables of snapshots at their places in SQL: which of their files a query needs, and the views of all of them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+
+import duckdb
+import pyarrow as pa
+
+from snapshot_assets.catalog.schemas import read_schemas
+from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, Stream, sql_tables, table_query
+from snapshot_assets.engine.reading.options import RowOptions
+from snapshot_assets.engine.reading.parallel import check_parts
+from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_files
+from snapshot_assets.engine.reading.snapshot import Snapshot
+from snapshot_assets.engine.time_range import in_zone, is_time
+from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.storage.location import FILE, parse_location
+
+DEFAULT = "memory"
+"""DuckDB's name of the database of a snapshot that has no name of its own."""
+
+_PATTERN = frozenset("*?[]{}\\")
+_MARGIN = timedelta(minutes=1)  # `now()` is later when the query runs than when it is planned
+Bounds = tuple[datetime | None, datetime | None]
+"""The first time, and the end, of the rows that are read; None where they are unbounded."""
+
+
+@dataclass
+class Place:
+    """A table of one of the snapshots, by its path in SQL: database, schema and table.
+
+    Attributes:
+        parts: The files of its view; None while it has no view.
+    """
+
+    path: tuple[str, str, str]
+    snapshot: Snapshot
+    table: SqlTable
+    parts: Sequence[FilePart] | None = None
+
+    def read(self, bounds: Bounds) -> TableRead:
+        """Return the files that may have rows in some bounds; without a hash, since they are hashed before."""
+        snapshot, name = self.snapshot, self.table.table.table_name
+        options = RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False)
+        return choose_files(snapshot.store, snapshot.state, snapshot.schema, options)
+
+    @cached_property
+    def _documents(self) -> dict[int, DatabaseSchema]:
+        return read_schemas(self.snapshot.store, self.snapshot.state)
+
+    def queries(self, read: TableRead, path_of: PathOf) -> tuple[list[str], list[FilePart]]:
+        """Return the queries of the files that DuckDB reads by itself, and the other files."""
+        own, streamed = self.table.groups(read, self._documents)
+        return table_query(self.table, own, self._documents, path_of), streamed
+
+    def scans(self, filters: Iterable[str]) -> Bounds:
+        """Return the bounds that filters of one scan, as DuckDB explains them, set to the time index."""
+        table, start, end = self.table.table, list[datetime](), list[datetime]()
+        name = table.time_index
+        shown = next((column.shown for column in self.table.columns if column.name == name), None)
+        if name is None or shown is None or not is_time(table.column(name).arrow_field().type):
+            return None, None
+        assert self.snapshot.state.header is not None
+        one = rf"\({re.escape(shown)} (>=|>|<=|<|=) '([^']*)'::(?:TIMESTAMP(?: WITH TIME ZONE|_S|_MS|_NS)?|DATE)\)"
+        for text in filters:
+            match = re.fullmatch(f"{one}|\\({one} AND {one}\\)", text)
+            found = list(filter(None, match.groups())) if match else []
+            for sign, value in zip(found[::2], found[1::2], strict=True):
+                for time in _instants(value, self.snapshot.state.header.time_zone):
+                    start += [time - _MARGIN] if sign in (">", ">=", "=") else []
+                    end += [time + _MARGIN] if sign in ("<", "<=", "=") else []
+        first, last = max(start, default=None), min(end, default=None)
+        if first is not None and last is not None and first >= last:
+            last = first + _MARGIN  # no row is in the range; one of time is never empty
+        return first, last
+
+
+def local_root(snapshot: Snapshot) -> str | None:
+    """Return the folder of a snapshot from which DuckDB opens files by their paths; None for object storage.
+
+    A folder whose path is a pattern for DuckDB is read as object storage is.
+    """
+    location = parse_location(snapshot.store.uri)
+    if location.scheme != FILE or _PATTERN.intersection(str(location.local_path)):
+        return None
+    return str(location.local_path)
+
+
+def places_of(snapshots: Mapping[str, Snapshot]) -> Iterator[Place]:
+    """Yield the tables of snapshots by their names in SQL."""
+    for name, snapshot in snapshots.items():
+        for table in sql_tables(snapshot.schema):
+            yield Place((name, *table.name), snapshot, table)
+
+
+def relation_of(
+    snapshot: Snapshot, name: TableName, connection: duckdb.DuckDBPyConnection, *, verify: bool
+) -> duckdb.DuckDBPyRelation:
+    """Return a table as a relation of any connection; see `SnapshotTable.to_duckdb`."""
+    place = next(each for each in places_of({DEFAULT: snapshot}) if each.table.table.table_name == name)
+    read, root = place.read((None, None)), local_root(snapshot)
+    if verify:
+        check_parts(snapshot.store, read.parts)
+    queries, streamed = place.queries(read, partial(_path_below, root or ""))
+    if streamed or root is None:
+        streamed = streamed if root else read.parts
+        queries = queries if root else []
+        view = f"snapshot_{secrets.token_hex(8)}"
+        connection.register(view, Stream(place.table, read, streamed))
+        queries.append(place.table.streamed(view))
+    return connection.sql(" UNION ALL ".join(queries) or place.table.empty)
+
+
+def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
+    """Yield statements by which DuckDB alone reads snapshots: views of their files, which are not hashed.
+
+    A comment names each table that DuckDB alone cannot read.
+    """
+    for name in snapshots:
+        if name != DEFAULT:
+            yield f"ATTACH ':memory:' AS {identifier(name)};"
+    schemas = set[tuple[str, ...]]()
+    for place in places_of(snapshots):
+        path = place.path[1:] if place.path[0] == DEFAULT else place.path
+        if path[:-1] not in schemas:
+            schemas.add(path[:-1])
+            yield f"CREATE SCHEMA IF NOT EXISTS {qualified(path[:-1])};"
+        root = local_root(place.snapshot) or place.snapshot.store.uri
+        queries, streamed = place.queries(place.read((None, None)), partial(_path_below, root))
+        if streamed:
+            yield (
+                f"-- {printed_name(*path)} is not here: some of its files are text, have deleted rows or older types,"
+                " or have names that differ only by case. `snapshots sql` reads it; `snapshots catalog compact`"
+                " rewrites Parquet files with deleted rows or older types."
+            )
+        else:
+            yield f"CREATE VIEW {qualified(path)} AS {' UNION ALL '.join(queries) or place.table.empty};"
+
+
+def _path_below(root: str, part: FilePart) -> str:
+    return f"{root}/{part.file.path}"
+
+
+def _instants(text: str, zone: str) -> Iterator[datetime]:
+    """Yield a time as DuckDB prints it as an instant, unless it lies at an end of the calendar."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return
+    if 1 < time.year < 9999:
+        local = pa.array([time.replace(tzinfo=None)], pa.timestamp("us"))
+        yield time if time.tzinfo else in_zone(local, zone).cast(pa.timestamp("us", "UTC"))[0].as_py()

@@ -1,0 +1,194 @@
+"""`snapshots sql` as its users see it: formats, files, versions, refusals and the prompt."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.format.names import parse_table
+from snapshot_assets_tests.catalog.execute import delete_rows
+from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of
+
+SENSORS = "SELECT id, name, NULL AS nothing, '' AS empty FROM sensors ORDER BY id"
+
+
+@pytest.fixture
+def sql(snapshots: Snapshots, exported: Path) -> Snapshots:
+    """Call `snapshots sql` on a sealed snapshot."""
+    return lambda *arguments: snapshots("sql", "--snapshot", exported.as_uri(), *arguments)
+
+
+def test_rows_are_shown_as_a_table_and_written_in_every_format(sql: Snapshots, tmp_path: Path) -> None:
+    shown = sql(SENSORS)
+    assert (shown.status, shown.err) == (0, "")
+    assert [line.split() for line in shown.out.splitlines()] == [
+        ["id", "name", "nothing", "empty"],
+        ["1", "roof", "NULL"],
+        ["2", "cellar", "NULL"],
+    ]
+    assert sql("--format", "csv", SENSORS).out == 'id,name,nothing,empty\n1,roof,,""\n2,cellar,,""\n'
+    rows = [json.loads(line) for line in sql("--format", "json", SENSORS).out.splitlines()]
+    assert rows == [{"id": n, "name": name, "nothing": None, "empty": ""} for n, name in ((1, "roof"), (2, "cellar"))]
+    for form in ("csv", "json", "parquet"):
+        output = tmp_path / f"it's {form}"
+        done = sql("--format", form, "-o", str(output), "SELECT * FROM readings")
+        assert (done.status, done.out, done.err) == (0, "", "")
+        with duckdb.connect() as connection:
+            query = f"SELECT count(*), sum(value) FROM read_{form}(?)"
+            assert connection.execute(query, [str(output)]).fetchall() == [(72, 2556)]
+    assert pq.read_schema(tmp_path / "it's parquet").names == ["moment", "value"]
+
+
+def test_a_long_result_is_cut_in_the_table_only(sql: Snapshots) -> None:
+    query = "SELECT a.value FROM readings a, readings b"
+    shown = sql(query)
+    assert len(shown.out.splitlines()) == 1001
+    assert "The first 1,000 rows are shown; --format csv --output FILE writes all." in shown.err
+    assert len(sql("--format", "csv", query).out.splitlines()) == 72 * 72 + 1
+
+
+def test_an_output_file_appears_whole_or_stays_as_it_was(sql: Snapshots, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "rows.csv"
+    output.parent.mkdir()
+    output.write_text("before")
+    failing = "SELECT CASE WHEN value = 71 THEN error('no') ELSE 'x' END FROM readings"
+    done = sql("--format", "csv", "-o", str(output), failing)
+    assert (done.status, output.read_text(), os.listdir(output.parent)) == (2, "before", ["rows.csv"])
+    link = tmp_path / "link.csv"
+    link.symlink_to(output)
+    assert sql("--format", "csv", "-o", str(link), "SELECT 1 AS n").status == 0
+    assert link.is_symlink()
+    assert (output.read_text(), os.listdir(output.parent)) == ("n\n1\n", ["rows.csv"])
+
+
+def test_a_folder_a_device_and_a_pipe_are_not_replaced(sql: Snapshots, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for output in (tmp_path, tmp_path / "pipe", "/dev/null"):
+        done = sql("--format", "csv", "-o", str(output), "SELECT 1")
+        assert (done.status, f"--output {output} is not a file" in done.err) == (2, True)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_query_comes_from_a_file_or_stdin(sql: Snapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "query.sql"
+    file.write_text("-- how many\nSELECT count(*) AS ü FROM readings;\n", encoding="utf-8")
+    expected = sql("SELECT count(*) AS ü FROM readings").out
+    assert sql("-f", str(file)).out == expected
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS ü FROM readings"))
+    assert sql("-f", "-").out == expected
+    file.write_bytes(b"\xff")
+    for missing in (file, tmp_path / "none.sql"):
+        assert (sql("-f", str(missing)).status, "cannot be read" in sql("-f", str(missing)).err) == (2, True)
+
+
+WRONG = {
+    "": "the query is missing",
+    "--format csv": "the query is missing",
+    "-f x.sql SELECT": "not both",
+    "--format parquet SELECT": "Parquet is not text",
+    "-o x.csv SELECT": "needs --format",
+    "--format csv -o none/x.csv SELECT": "there is no folder",
+    "--print SELECT": "--print runs no query",
+    "--print --format csv": "--print runs no query",
+    "--at tag:a --at tag:b SELECT": "each has a name",
+    "--at main=tag:a SELECT": "main is taken",
+    "--at a=1 --at A=2 SELECT": "A is taken",
+    "SELEC": "DuckDB refuses the query",
+    "DROP": "DuckDB refuses the query",
+    "--format csv EXPLAIN": "DuckDB refuses the query",
+}
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_a_wrong_call_is_refused(sql: Snapshots, call: str) -> None:
+    done = sql(*call.split())
+    assert (done.status, done.out) == (2, "")
+    assert WRONG[call] in done.err
+
+
+def test_an_explanation_has_no_rows_to_write(sql: Snapshots) -> None:
+    assert "physical_plan" in sql("EXPLAIN FROM readings").out
+    done = sql("--format", "csv", "EXPLAIN FROM readings")
+    assert (done.status, "EXPLAIN has no rows to write" in done.err) == (2, True)
+
+
+def test_what_is_missing_or_damaged_has_its_exit_status(snapshots: Snapshots, sql: Snapshots, exported: Path) -> None:
+    nowhere = snapshots("sql", "--snapshot", (exported / "none").as_uri(), "SELECT 1")
+    assert (nowhere.status, sql("--at", "tag:none", "SELECT 1").status) == (5, 5)
+    assert sql("FROM nothing").status == 2
+    [file] = exported.glob("data/2/*.parquet")
+    file.write_bytes(b"damaged")
+    for options in ((), ("--no-verify",)):
+        for form in ((), ("--format", "csv")):
+            done = sql(*options, *form, "FROM readings")
+            assert (done.status, done.out, file.name in done.err) == (3, "", True)
+    assert sql("--format", "csv", "SELECT count(*) AS n FROM sensors").out == "n\n2\n"
+
+
+def test_versions_have_the_names_of_at(sql: Snapshots, source: str, exported: Path) -> None:
+    catalog = Catalog.open_for_writing(store_of(exported))
+    create_tag(catalog, "first", catalog.state.revision)
+    delete_rows(Catalog.open_for_writing(store_of(exported)), parse_table("main.readings"), "value < 10")
+    export(make_plan(source, exported.as_uri()), store_of(exported))
+    query = "SELECT count(*) AS n FROM {}"
+    assert sql("--format", "csv", query.format("readings")).out == "n\n62\n"
+    assert sql("--format", "csv", "--at", "tag:first", query.format("readings")).out == "n\n72\n"
+    both = (
+        "--at",
+        "New=rev:" + str(Catalog.open(store_of(exported)).state.seals[-1].revision),
+        "--at",
+        "old=tag:first",
+    )
+    gone = "(FROM old.main.readings EXCEPT ALL FROM new.main.readings)"
+    assert sql("--format", "csv", *both, query.format(gone)).out == "n\n10\n"
+    printed = sql(*both, "--print")
+    assert printed.status == 0
+    assert "new.main.readings is not here" in printed.err
+
+
+def test_duckdb_alone_runs_what_is_printed(sql: Snapshots) -> None:
+    printed = sql("--print")
+    assert (printed.status, printed.err) == (0, "")
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'; " + printed.out)
+        assert connection.execute("SELECT count(*), max(moment)::VARCHAR FROM readings").fetchall() == [
+            (72, "2025-01-03 23:00:00+00")
+        ]
+        assert connection.execute("FROM sensors").fetchall() == [(1, "roof"), (2, "cellar")]
+
+
+def typed(location: Path, text: str) -> Result:
+    """Type lines at a prompt."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "snapshot_assets", "sql", "--snapshot", location.as_uri()]
+    environment = {**os.environ, "TERM": "dumb"}
+    process = subprocess.Popen(
+        command, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    os.close(slave)
+    os.write(master, text.encode())
+    out, err = process.communicate(timeout=120)
+    os.close(master)
+    return Result(process.returncode, out, err)
+
+
+@pytest.mark.parametrize("end", ["\x04", "exit\n", "\\q\n"])
+def test_a_person_types_queries_at_a_prompt(exported: Path, end: str) -> None:
+    lines = "SELECT count(*) AS many\nFROM readings;\nFROM nothing;\n\nSELECT name FROM sensors WHERE id = 2;\n"
+    done = typed(exported, lines + end)
+    assert done.status == 0
+    assert "72" in done.out
+    assert "cellar" in done.out
+    assert "End a query with ;" in done.err
+    assert "nothing does not exist" in done.err
