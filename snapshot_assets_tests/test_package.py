@@ -23,6 +23,7 @@ _OF_PYSPARK = {"pandas"}  # imported by PySpark, which does not declare it
 _OF_USERS = {"dagster-aws"}  # imported by users, for the argument `s3`; it takes 50 MB that others do not need
 _EXTRAS = {
     "attestation": "catalog/seals/attestation.py",
+    "iceberg": "catalog/iceberg/",
     "postgres": "databases/postgresql/",
     "oss": "storage/oss.py",
     "polars": "engine/reading/snapshot.py",

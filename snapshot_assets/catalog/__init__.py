@@ -14,6 +14,7 @@ import-linter checks that.
 | `manifest` | Hints derived from the log, and lists of files for other databases |
 | `rules/` | The conflict table: which actions may be committed on a newer head |
 | `pins/`, `schemas` | Other objects that the log names: tags and savepoints, schema documents |
+| `iceberg/` | Iceberg metadata of sealed revisions, derived from the log |
 | `verify/`, `federation`, `listing` | Reading: verification, several writers as one, lists |
 | `operations/` | What changes or cleans a location: seal, compact, expire, gc, prune, roll back, delete |
 | `rebuild/` | A new log for a location that lost its own |

@@ -56,7 +56,12 @@ SIGNATURE = ".sig"
 """Behind the path of a statement or record: its SSH signature."""
 COLLECTED = ("data/", "schema/", "tag/", "savepoint/")
 """Folders whose objects garbage collection deletes; the log is pruned, hints are overwritten."""
-OWN_FOLDERS = frozenset({"comparison", "data", "savepoint", "schema", "seals", "tag", "transactions", "verification"})
+ICEBERG = "iceberg/"
+"""Folder of Iceberg metadata: derived from the log, so it is neither locked nor replicated, and proves nothing."""
+VERSION_HINT = "version-hint.text"
+OWN_FOLDERS = frozenset(
+    {"comparison", "data", "iceberg", "savepoint", "schema", "seals", "tag", "transactions", "verification"}
+)
 """Folders of a location; others in it belong to somebody else."""
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
@@ -68,7 +73,8 @@ TEMPORARY_NAME = r"\.tmp-[0-9a-f]{16}"
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _MAX_STEM = 160
 _ENCODED = r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*"
-_STEM = rf"(?:{_ENCODED}\.{_ENCODED}|[A-Za-z0-9_.%-]{{160}}~[0-9a-f]{{16}})"
+_CUT = r"(?:[A-Za-z0-9_.%-]{160}~[0-9a-f]{16})"
+_STEM = rf"(?:{_ENCODED}\.{_ENCODED}|{_CUT})"
 _DATA_FILE = re.compile(
     rf"data/(0|[1-9]\d*)/({FOLDERS}){_STEM}-([0-9a-f]{{8}})-\d{{4,}}\.(?:parquet|(?:csv|jsonl?)(?:\.gz|\.zst)?)"
 )
@@ -78,8 +84,13 @@ _TRANSACTION = re.compile(r"transactions/(\d{20})\.txn")
 _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
 _TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
+_ICEBERG_FOLDER = rf"iceberg/(?:{_ENCODED}|{_CUT})/(?:{_ENCODED}|{_CUT})/metadata/"
+_ICEBERG = re.compile(
+    rf"({_ICEBERG_FOLDER})(?:v([1-9]\d*)\.metadata\.json|version-hint\.text"
+    r"|snap-[1-9]\d*-[0-9a-f]{16}\.avro|[0-9a-f]{32}-m0\.avro)"
+)
 _TEMPORARY = re.compile(
-    r"(?:transactions/|tag/|savepoint/|seals/|verification/|comparison/"
+    rf"(?:transactions/|tag/|savepoint/|seals/|verification/|comparison/|{_ICEBERG_FOLDER}"
     rf"|data/(?:0|[1-9]\d*)/{FOLDERS}|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
 )
 _SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
@@ -100,10 +111,24 @@ def encode_segment(text: str) -> str:
 
 def table_stem(name: TableName) -> str:
     """Return `<schema>.<table>` encoded; above 160 bytes, the first 160, `~` and 16 hex digits of its SHA-256."""
-    stem = f"{encode_segment(name.schema)}.{encode_segment(name.table)}"
+    return _cut(f"{encode_segment(name.schema)}.{encode_segment(name.table)}")
+
+
+def _cut(stem: str) -> str:
     if len(stem) <= _MAX_STEM:
         return stem
     return f"{stem[:_MAX_STEM]}~{hashlib.sha256(stem.encode()).hexdigest()[:16]}"
+
+
+def iceberg_folder(name: TableName) -> str:
+    """Return the folder of a table's Iceberg metadata; long names are cut as in `table_stem`."""
+    return f"{ICEBERG}{_cut(encode_segment(name.schema))}/{_cut(encode_segment(name.table))}/metadata/"
+
+
+def iceberg_version(path: str) -> tuple[str, int] | None:
+    """Return folder and version of the Iceberg metadata at `path`, version 0 for its other objects; else None."""
+    match = _ICEBERG.fullmatch(path)
+    return (match[1], int(match[2] or 0)) if match else None
 
 
 def data_file_stem(chunk: int, name: TableName, attempt: str, folders: str = "") -> str:
@@ -245,6 +270,7 @@ def is_written_once(path: str) -> bool:
     return (
         in_layout(path)
         and path not in (*HINTS, REPLICA)
+        and not path.startswith(ICEBERG)  # names of manifests follow from their content; a writer may write them again
         and not is_probe(path)
         and comparison_of(path) != ("unfinished",)
         and not path.startswith(SEALS)  # what is not signed, and signatures, may be written again
@@ -255,7 +281,7 @@ def is_written_once(path: str) -> bool:
 def in_layout(path: str) -> bool:
     """Return whether this format writes objects at `path`; no other object may be deleted."""
     records, log = (_VERIFICATION, _COMPARISON), (_TRANSACTION, _CHECKPOINT, _PROBE)
-    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, _SEAL, *records)
+    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, *log, _TAG, _SAVEPOINT, _SEAL, _ICEBERG, *records)
     path = path.removesuffix(SIGNATURE) if is_record_signature(path) else path
     return path in HINTS or path == REPLICA or any(pattern.fullmatch(path) for pattern in patterns)
 

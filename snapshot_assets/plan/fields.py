@@ -164,3 +164,26 @@ UNORDERED = AfterValidator(lambda names: tuple(sorted(set(names))))
 
 Reference = Annotated[DatabaseReference, parsed(DatabaseReference.parse), PlainSerializer(str, return_type=str), _TEXT]
 Storage = Annotated[StoreOptions, WrapValidator(lambda value, handler: raising_value_errors(handler)(value))]
+
+
+class IcebergFields(BaseModel):
+    """Which tables get Iceberg metadata after each seal, and the catalog that they are registered in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    tables: tuple[Table, ...] = Field((), description="Tables with Iceberg metadata; empty for all.")
+    catalog: dict[str, str] | None = Field(
+        None, exclude=True, repr=False, description="Properties of the catalog, as PyIceberg reads them; null for none."
+    )
+
+
+def _iceberg(value: object) -> object:
+    """Return the fields for `true`, and None for `false`."""
+    return {} if value is True else None if value is False else value
+
+
+Iceberg = Annotated[
+    IcebergFields | None,
+    BeforeValidator(_iceberg),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, IcebergFields.model_json_schema()]}, mode="validation"),
+]

@@ -37,6 +37,7 @@ from snapshot_assets.plan.fields import (
     Duration,
     FileSize,
     FormatOptions,
+    Iceberg,
     LateWindows,
     Masks,
     QueryText,
@@ -257,6 +258,12 @@ class Plan(BaseModel):
         default_factory=FormatOptions,
         description="How csv and json files are written.",
         examples=["{header: true, delimiter: ';', compression: zstd}"],
+    )
+    iceberg: Annotated[Iceberg, NotOf.SCHEMAS] = Field(
+        None,
+        description="Whether each seal also writes Iceberg metadata, by which other engines read the snapshots in"
+        " place; or which tables get it, and the catalog that they are registered in.",
+        examples=["true", "{tables: [public.orders], catalog: {type: sql, uri: sqlite:////srv/iceberg.db}}"],
     )
     max_file_size: Annotated[FileSize, NotOf.SCHEMAS] = Field(
         DEFAULT_FILE_SIZE, description="Size at which a data file is closed: from 16MiB, csv and json from 64KiB."

@@ -282,6 +282,12 @@ def _are_of_the_format(options: FormatOptions, info: ValidationInfo) -> None:
         raising_value_errors(lambda name: options.of(name).check())(info.data["format"])
 
 
+@_rule("iceberg")
+def _reads_parquet(iceberg: object, info: ValidationInfo) -> None:
+    if iceberg is not None and info.data.get("format", "parquet") != "parquet":
+        raise ValueError(f"Iceberg reads Parquet, not {info.data['format']}; write format: parquet, or remove it")
+
+
 @_rule("max_file_size")
 def _suits_the_format(size: int, info: ValidationInfo) -> None:
     least = MIN_FILE_SIZE if info.data.get("format", "parquet") == "parquet" else MIN_TEXT_SIZE

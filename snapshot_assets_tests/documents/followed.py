@@ -9,6 +9,7 @@ LOCAL = (
     "docs/how-to/export.md",
     "docs/how-to/erase-rows.md",
     "docs/how-to/hide-columns.md",
+    "docs/how-to/iceberg.md",
     "docs/how-to/maintain.md",
     "docs/how-to/query.md",
     "docs/how-to/read.md",

@@ -16,8 +16,11 @@ from snapshot_assets.format.layout import (
     data_file_stem,
     encode_segment,
     folders_of,
+    iceberg_folder,
+    iceberg_version,
     in_layout,
     is_temporary,
+    is_written_once,
     partition_folder,
     revision_of,
     table_stem,
@@ -106,6 +109,17 @@ def test_paths_of_the_layout_are_accepted():
     assert recorded == "comparison/20261124T024454Z-unfinished-0a1b2c3d.json"
     assert in_layout(recorded)
     assert comparison_of(recorded) == ("unfinished",)
+    folder = iceberg_folder(TableName("a.b", "größe" * 40))
+    assert folder.startswith("iceberg/a%2Eb/gr%C3%B6%C3%9Fe")
+    assert len(folder.split("/")[2]) == 160 + 17
+    assert iceberg_version(f"{folder}v12.metadata.json") == (folder, 12)
+    for name in ("version-hint.text", "snap-5-0123456789abcdef.avro", f"{'0a' * 16}-m0.avro"):
+        assert iceberg_version(folder + name) == (folder, 0)
+        assert in_layout(folder + name)
+        assert not is_written_once(folder + name)
+    assert is_temporary(f"{folder}.tmp-0123456789abcdef")
+    for foreign in ("v0.metadata.json", "v1.metadata.json.bak", "../v1.metadata.json", "other.avro"):
+        assert not in_layout(folder + foreign)
     assert chunk_of(path) == 7
     assert revision_of(transaction_path(12)) == 12
     assert transaction_path(12) == "transactions/00000000000000000012.txn"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from pyiceberg.table import StaticTable
 
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets_tests.pipeline.project import ROWS, flip
@@ -136,6 +137,14 @@ def test_seal_and_checks_of_a_run_hash_each_file_once(copied, seal_verify, monke
     assert (sealed, sampled, checked) == ((new, 0, size - new) if seal_verify == "new" else (size, 0, 0))
     project.run_checks("manifest", keys=())
     assert project.check_metadata("manifest", "files_intact", None)["hashed_bytes"] == size
+
+
+def test_the_manifest_of_a_plan_with_iceberg_publishes_what_it_sealed(copied):
+    project = copied(iceberg={"tables": ["main.sensors"]})
+    assert project.run("manifest", keys=project.keys[:1]).success
+    folder = project.location.as_uri() + "/iceberg/main/sensors"
+    assert StaticTable.from_metadata(folder).current_snapshot().snapshot_id == project.state().newest_seal.revision
+    assert StaticTable.from_metadata(folder).scan().to_arrow().num_rows == 2
 
 
 def _noting(listed, original):

@@ -118,6 +118,8 @@ def test_all_mistakes_are_reported_at_once():
         ({"target": "flights"}, "target", "is the source itself"),
         ({"to": "s3://bucket"}, "to", "bucket"),
         ({"catalog": ""}, "catalog", "at least 1 character"),
+        ({"format": "csv", "iceberg": True}, "iceberg", "Iceberg reads Parquet, not csv; write format: parquet"),
+        ({"iceberg": {"tables": ["trips"]}}, "iceberg.tables.0", "is not a schema and a table"),
         ({"schemas": "public"}, "schemas", "should be a list, found 'public'; write such as [public, sales]"),
         ({"tables": ["trips"]}, "tables.0", "is not a schema and a table"),
         ({"dagster": {"table_assets": True}}, "dagster", "table_assets: true needs the names of the tables"),

@@ -16,6 +16,7 @@ from operator import itemgetter
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.iceberg.objects import superseded_metadata
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import check_receipt, newest_state, refuse_faults
@@ -64,7 +65,8 @@ class Garbage:
     Attributes:
         reason: `replaced` (no retained revision has it), `expired` (a revision that expired had it, and the log still
             records this), `orphan` (no transaction names it, or none that counts), `probe`, `superseded` (the record of
-            a verification or comparison that a later one covers, or of an unfinished comparison), `temporary` (a file
+            a verification or comparison that a later one covers, or of an unfinished comparison; or Iceberg metadata
+            that newer one replaced), `temporary` (a file
             of the local driver whose writer did not finish), or `old version` (see `old_versions`).
         since: When it was written or became unreferenced, whichever is later. On the store's clock, or by the log's
             times where these are later.
@@ -203,7 +205,7 @@ def scan_state(
                 since, reason = max(since, at, clock.of(end) if end else since), EXPIRED
             garbage.append(Garbage(info.path, info.size, reason, since))
     sizes = {info.path: info.size for info in objects}
-    records = superseded(objects) | superseded_comparisons(objects)
+    records = superseded(objects) | superseded_comparisons(objects) | superseded_metadata(store, objects)
     for info in filter(lambda info: is_record_signature(info.path), objects):
         record = info.path.removesuffix(SIGNATURE)
         if record in records or record not in sizes:

@@ -22,7 +22,7 @@ from snapshot_assets.catalog.verify.altered import names_of, true_objects
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, StoreDeniedError
 from snapshot_assets.format import documents
 from snapshot_assets.format.documents import parse_json, pretty_json
-from snapshot_assets.format.layout import HINTS, LOCKS, in_layout, is_probe
+from snapshot_assets.format.layout import HINTS, ICEBERG, LOCKS, in_layout, is_probe
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.bulk import in_parallel
@@ -73,7 +73,7 @@ def to_lock(objects: Iterable[ObjectInfo]) -> list[ObjectInfo]:
 
 def _needs_lock(path: str) -> bool:
     """Return whether an object needs a lock if it is needed."""
-    return in_layout(path) and path not in HINTS and not is_probe(path)
+    return in_layout(path) and path not in HINTS and not path.startswith(ICEBERG) and not is_probe(path)
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,19 @@ COMMANDS = {
         sign,
         *_READS,
     ),
+    "iceberg": Command(
+        "export.iceberg:run",
+        "write Iceberg metadata, by which other engines read sealed revisions in place",
+        option("--at", "VERSION", f"what readers see by default; {VERSIONS} (default: newest seal)"),
+        option(
+            "--tables",
+            "s.t,…",
+            "only these tables (default: the plan's iceberg.tables, else all)",
+            type=tables,
+            default=[],
+        ),
+        *_READS,
+    ),
     "import": Command(
         "import_:run", "restore a snapshot into a database, or resume an interrupted import", import_, *_MOVES
     ),

@@ -135,6 +135,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"status {_AT} --format openmetrics",
     ),
     "sign": (f"sign {_AT}", "sign --snapshot s3://backups/shop --key ~/.ssh/seals --all --records"),
+    "iceberg": (f"iceberg {_AT}", "iceberg --snapshot s3://backups/shop --tables public.orders --at tag:january"),
     "replicate": (
         f"replicate {_AT} --to s3://second/shop",
         f"replicate {_AT} --to file:///mnt/shop --only tag:january",

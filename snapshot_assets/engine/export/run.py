@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.iceberg import publish_iceberg, require_iceberg
 from snapshot_assets.catalog.operations.seal import SealDepth, Sealed, seal
 from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
@@ -202,6 +203,8 @@ class ExportRun:
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
 
     def _writable_catalog(self) -> Catalog:
+        if self.plan.iceberg is not None:
+            require_iceberg()
         return Catalog.open_for_writing(self.store, single_writer=self.plan.single_writer, signing=self.plan.signing)
 
     def _start(
@@ -245,7 +248,7 @@ class ExportRun:
         token: Token | None = None,
         rows_outside: Sequence[RowsOutside] = (),
     ) -> Sealed:
-        return seal(
+        sealed = seal(
             catalog,
             token=token,
             rows_outside=rows_outside,
@@ -253,6 +256,9 @@ class ExportRun:
             suspects=suspects,
             progress=partial(self.stage, "verifying files"),
         )
+        if (iceberg := self.plan.iceberg) is not None:
+            publish_iceberg(catalog.store, tables=iceberg.tables, catalog=iceberg.catalog)
+        return sealed
 
     def committed_schema(self) -> DatabaseSchema:
         """Return the newest schema in the log, read from the location."""

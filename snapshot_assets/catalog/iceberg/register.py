@@ -1,0 +1,43 @@
+"""Registers published tables in an Iceberg catalog that PyIceberg knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.relations import TableName
+
+
+def registration(properties: Mapping[str, str], tables: Mapping[TableName, str]) -> Callable[[], None]:
+    """Return what lets the tables of a catalog have the metadata at some URIs; namespaces are schemas.
+
+    Raises:
+        PlanError: The catalog has another table of such a name.
+    """
+    others = {key: value for key, value in properties.items() if key != "name"}
+    catalog = load_catalog(properties.get("name", "default"), **others)
+    known: dict[TableName, str] = {}
+    for name, uri in tables.items():
+        try:
+            known[name] = catalog.load_table(tuple(name)).metadata_location
+        except NoSuchTableError:
+            continue
+        if known[name].rpartition("/")[0] != uri.rpartition("/")[0]:
+            raise PlanError(
+                f"The catalog has another table {name}, with the metadata {known[name]}, so nothing was written: drop"
+                " it, or select other tables."
+            )
+
+    def enter() -> None:
+        for name, uri in tables.items():
+            if known.get(name) == uri:
+                continue
+            catalog.create_namespace_if_not_exists((name.schema,))
+            if name in known:  # most catalogs of PyIceberg cannot overwrite a registration
+                catalog.drop_table(tuple(name))
+            catalog.register_table(tuple(name), uri)
+
+    return enter
