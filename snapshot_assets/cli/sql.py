@@ -9,13 +9,14 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.verify.signatures import check_signed
 from snapshot_assets.cli.location import place_of, signing_of
 from snapshot_assets.cli.output import show, show_message, show_table
 from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.scratch_folders import scratch_folder
 
 if TYPE_CHECKING:
     from snapshot_assets.engine.reading.snapshot import Snapshot
@@ -108,6 +109,9 @@ def _opened(options: argparse.Namespace, versions: dict[str, str | None]) -> dic
     place = place_of(options)
     store, signing = place.store(), signing_of(options, place.signing)
     snapshots = {name: open_version(store, version) for name, version in versions.items()}
+    schemas = {each.name.lower() for snapshot in snapshots.values() for each in snapshot.schema.schemas}
+    if taken := sorted(schemas & snapshots.keys()):
+        raise PlanError(f"--at {taken[0]}=…: a schema has that name; give the version another one.")
     for snapshot in snapshots.values():
         check_signed(store, snapshot.head, signing, snapshot.revision)
     return snapshots
@@ -134,8 +138,8 @@ def _show(session: SqlSession, query: str) -> None:
 def _write(options: argparse.Namespace, snapshots: dict[str, Snapshot], text: str | None, output: Path | None) -> int:
     """Write all rows to a file, which appears whole or not at all, or to stdout once all of them are there."""
     assert text is not None
-    with TemporaryDirectory(prefix=".snapshots-sql-", dir=output and output.parent) as folder:
-        whole = Path(folder).resolve() / "rows"
+    with scratch_folder(output.parent if output else Path(gettempdir()), ".snapshots-sql") as folder:
+        whole = folder.resolve() / "rows"
         with _session(options, snapshots, whole) as session:
             session.write(text, options.format)
         if output is not None:

@@ -165,9 +165,18 @@ def test_versions_have_the_names_of_at(sql: Snapshots, source: str, exported: Pa
     )
     gone = "(FROM old.main.readings EXCEPT ALL FROM new.main.readings)"
     assert sql("--format", "csv", *both, query.format(gone)).out == "n\n10\n"
+    newest = ("--at", "new=", "--at", "old=tag:first")
+    assert sql("--format", "csv", *newest, query.format(gone)).out == "n\n10\n"
     printed = sql(*both, "--print")
     assert printed.status == 0
     assert "new.main.readings is not here" in printed.err
+
+
+def test_a_plan_keeps_its_lines(sql: Snapshots) -> None:
+    explained = sql("EXPLAIN SELECT count(*) FROM readings")
+    assert (explained.status, explained.err) == (0, "")
+    assert len(explained.out.splitlines()) > 5
+    assert "READ_PARQUET" in explained.out
 
 
 def test_duckdb_alone_runs_what_is_printed(sql: Snapshots) -> None:

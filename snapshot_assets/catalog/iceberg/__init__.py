@@ -7,11 +7,13 @@ garbage collection, does not.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.errors import PlanError
 
 if TYPE_CHECKING:
+    from snapshot_assets.format.relations import Table
     from snapshot_assets.storage.base import ObjectStore
 
 
@@ -29,3 +31,15 @@ def publish_iceberg(store: ObjectStore, **options: Any) -> list[dict[str, Any]]:
     from snapshot_assets.catalog.iceberg.publish import publish
 
     return publish(store, **options)
+
+
+def check_iceberg(store: ObjectStore, tables: Iterable[Table]) -> None:
+    """Refuse a location or tables that Iceberg cannot hold, before they are exported.
+
+    Raises:
+        PlanError: Iceberg cannot hold the location or a table, or the extra is not installed.
+    """
+    require_iceberg()
+    from snapshot_assets.catalog.iceberg.publish import check_held
+
+    check_held(store, tables)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 from pyiceberg.table.metadata import TableMetadataV2
 
-from snapshot_assets.catalog.iceberg.columns import NotHeldError
+from snapshot_assets.catalog.iceberg.columns import NotHeldError, held_types
 from snapshot_assets.catalog.iceberg.objects import IcebergFolder, iceberg_folders
 from snapshot_assets.catalog.iceberg.register import registration
 from snapshot_assets.catalog.iceberg.table import MAIN, IcebergTable, Version
@@ -30,7 +30,7 @@ from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import ICEBERG, iceberg_folder, transaction_path
 from snapshot_assets.format.names import Spellings, rule_of, table_text
-from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 
@@ -92,6 +92,23 @@ def publish(
         }
         for each in built
     ]
+
+
+def check_held(store: ObjectStore, tables: Iterable[Table]) -> None:
+    """Refuse a location or tables that Iceberg cannot hold; see `check_iceberg`."""
+    _base_of(store)
+    refused = []
+    for table in tables:
+        try:
+            held_types(table)
+        except NotHeldError as error:
+            refused.append(str(error))
+    if refused:
+        raise PlanError(
+            f"The plan publishes Iceberg tables, and Iceberg cannot hold some, so nothing was exported."
+            f" {' '.join(refused)} Or select others by iceberg.tables of the plan.",
+            tables=refused,
+        )
 
 
 def _base_of(store: ObjectStore) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from snapshot_assets.errors import PlanError
+from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError
 from snapshot_assets.format.relations import TableName
 
 
@@ -16,7 +17,13 @@ def registration(properties: Mapping[str, str], tables: Mapping[TableName, str])
 
     Raises:
         PlanError: The catalog has another table of such a name.
+        DatabaseError: The catalog cannot be read, or later, written.
     """
+    with _catalog_errors("cannot be read, so nothing was written"):
+        return _registration(properties, tables)
+
+
+def _registration(properties: Mapping[str, str], tables: Mapping[TableName, str]) -> Callable[[], None]:
     others = {key: value for key, value in properties.items() if key != "name"}
     catalog = load_catalog(properties.get("name", "default"), **others)
     known: dict[TableName, str] = {}
@@ -32,12 +39,23 @@ def registration(properties: Mapping[str, str], tables: Mapping[TableName, str])
             )
 
     def enter() -> None:
-        for name, uri in tables.items():
-            if known.get(name) == uri:
-                continue
-            catalog.create_namespace_if_not_exists((name.schema,))
-            if name in known:  # most catalogs of PyIceberg cannot overwrite a registration
-                catalog.drop_table(tuple(name))
-            catalog.register_table(tuple(name), uri)
+        with _catalog_errors("does not take the tables, whose metadata is written; publish again"):
+            for name, uri in tables.items():
+                if known.get(name) == uri:
+                    continue
+                catalog.create_namespace_if_not_exists((name.schema,))
+                if name in known:  # most catalogs of PyIceberg cannot overwrite a registration
+                    catalog.drop_table(tuple(name))
+                catalog.register_table(tuple(name), uri)
 
     return enter
+
+
+@contextmanager
+def _catalog_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except Exception as error:  # each catalog has a client of its own, with its own errors
+        raise DatabaseError(f"The Iceberg catalog {what}: {type(error).__name__}: {error}") from error

@@ -64,6 +64,8 @@ class Feed:
         except BaseException as error:
             self.error = error
             raise
+        finally:
+            self._batches = ()  # ends a generator, though the feed is kept for its error
 
     @contextmanager
     def errors(self) -> Iterator[None]:

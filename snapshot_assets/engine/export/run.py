@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
-from snapshot_assets.catalog.iceberg import publish_iceberg, require_iceberg
+from snapshot_assets.catalog.iceberg import check_iceberg, publish_iceberg, require_iceberg
 from snapshot_assets.catalog.operations.seal import SealDepth, Sealed, seal
 from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
@@ -39,7 +39,7 @@ from snapshot_assets.engine.session import Session, parallel_chunks, parallel_ta
 from snapshot_assets.errors import ConflictError, NoSnapshotError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import NameRule, rule_of
+from snapshot_assets.format.names import NameRule, Spellings, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -172,7 +172,7 @@ class ExportRun:
             checked = (lambda _: self.plan, existing) if self.check_rows and extend else None
             extracted, schema = checked_schemas(source.database, self.plan, checked)
             if extend:
-                require_table_assets(self.plan, schema)
+                self._check_tables(schema)
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = ({"run": self.run_id} if source.held else {}) | source.database.fence()
@@ -196,11 +196,19 @@ class ExportRun:
         base_revision = before.revision
         committed = self.committed_schema() if before.has_snapshot else DatabaseSchema(database="spark")
         schema, exact = described_frames(chunks, committed, self.plan.frame_selection)
-        require_table_assets(self.plan, schema)
+        self._check_tables(schema)
         self.runner.ready()
         catalog = self._writable_catalog()
         content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=exact)
         return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
+
+    def _check_tables(self, schema: DatabaseSchema) -> None:
+        """Refuse tables that the plan's assets or Iceberg cannot hold, before anything is written."""
+        require_table_assets(self.plan, schema)
+        if (iceberg := self.plan.iceberg) is not None:
+            names = Spellings(self.names, [table.table_name for table in schema.tables])
+            chosen = {names.of(name) for name in iceberg.tables}
+            check_iceberg(self.store, (each for each in schema.tables if not chosen or each.table_name in chosen))
 
     def _writable_catalog(self) -> Catalog:
         if self.plan.iceberg is not None:

@@ -6,6 +6,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextvars import copy_context
+from functools import partial
 from itertools import islice
 from queue import Full, Queue
 
@@ -16,6 +18,7 @@ from snapshot_assets.engine.files.read import check_hash
 from snapshot_assets.engine.reading.planning import FilePart, FileRows
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import hashing_threads, threads
+from snapshot_assets.storage.retry import STOPS
 
 _WAITING_BATCHES = 4  # of each file: a thread that is ahead waits
 _POLL_SECONDS = 0.1
@@ -24,12 +27,12 @@ _POLL_SECONDS = 0.1
 def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, each read by a thread; see `files.read.read_batches` for errors.
 
-    Memory is bounded: at most two files for each thread are open, with a few batches each.
+    Memory is bounded: one file more than `workers` is open, each with a few batches.
 
     Args:
         rows: Reads one file.
         parts: The files.
-        workers: Number of threads; by default, one for each core.
+        workers: Number of files that are read ahead; by default, one for each core.
     """
     workers = workers or hashing_threads(rows.store, os.cpu_count() or 1)
     if len(parts) < 2 or workers < 2:
@@ -37,17 +40,17 @@ def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = 
             yield from rows([part])
         return
     todo, waiting, stop = iter(parts), deque[Queue[object]](), threading.Event()
-    with threads(workers) as pool:
-        try:
-            while True:
-                for part in islice(todo, workers + 1 - len(waiting)):
-                    waiting.append(Queue(_WAITING_BATCHES))
-                    pool.submit(_fill, rows, part, waiting[-1], stop)
-                if not waiting:
-                    return
-                yield from _drain(waiting.popleft())
-        finally:
-            stop.set()  # before the pool waits for its threads, which may wait for room
+    try:
+        while True:
+            for part in islice(todo, workers + 1 - len(waiting)):
+                waiting.append(Queue(_WAITING_BATCHES))
+                fill = partial(copy_context().run, _fill, rows, part, waiting[-1], stop)
+                threading.Thread(target=fill).start()
+            if not waiting:
+                return
+            yield from _drain(waiting.popleft())
+    finally:
+        stop.set()
 
 
 def check_parts(store: ObjectStore, parts: Sequence[FilePart]) -> None:
@@ -60,6 +63,7 @@ def check_parts(store: ObjectStore, parts: Sequence[FilePart]) -> None:
 
 def _fill(rows: FileRows, part: FilePart, queue: Queue[object], stop: threading.Event) -> None:
     """Put the batches of a file into a queue, then None, or the error that ended the file."""
+    STOPS.set((*STOPS.get(), stop))
     end: object = None
     try:
         for batch in rows([part]):
@@ -71,8 +75,11 @@ def _fill(rows: FileRows, part: FilePart, queue: Queue[object], stop: threading.
 
 
 def _put(queue: Queue[object], item: object, stop: threading.Event) -> bool:
-    """Put an item into a queue as soon as there is room; returns False if the reader has stopped."""
-    while not stop.is_set():
+    """Put an item into a queue as soon as there is room; returns False if the reader has stopped.
+
+    So has one that was left open when the process ends, which waits for its threads.
+    """
+    while not stop.is_set() and threading.main_thread().is_alive():
         try:
             queue.put(item, timeout=_POLL_SECONDS)
         except Full:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -19,26 +20,33 @@ from typing import Any, TypeVar
 import duckdb
 
 from snapshot_assets.catalog.listing import METADATA_TABLES
-from snapshot_assets.databases.duckdb.parser import base_tables
+from snapshot_assets.databases.duckdb.parser import base_tables, nodes
 from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.engine.reading.duckdb_tables import Stream
 from snapshot_assets.engine.reading.object_files import PROTOCOL, ObjectFiles
 from snapshot_assets.engine.reading.parallel import check_parts
 from snapshot_assets.engine.reading.snapshot import Snapshot
-from snapshot_assets.engine.reading.sql_places import DEFAULT, Bounds, Place, local_root, places_of
+from snapshot_assets.engine.reading.sql_places import DEFAULT, MARGIN, Bounds, Place, local_root, places_of
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError
 from snapshot_assets.scratch_folders import scratch_folder
+
+_QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
+"""Nodes of queries that only read: DuckDB takes others, such as COPY, as expressions of WITH."""
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _PLANNING = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
 """Optimizers that would drop the scan of a table without rows from a plan."""
 
 _CONFINED = {"python_enable_replacements": "false", "enable_external_access": "false", "lock_configuration": "true"}
-_EXPLAINS = re.compile(r"\A\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([^)]*\))?", re.IGNORECASE)
+_EXPLAINS = re.compile(r"\A\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([\w\s,]*\))?", re.IGNORECASE)
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _Result = TypeVar("_Result")
 _DESCRIBES = re.compile(r"\s*(?:DESC|DESCRIBE|SHOW)\b", re.IGNORECASE)
+_READ_ONLY = (
+    "A snapshot is read-only, and a call runs one statement: write one SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE or"
+    " EXPLAIN."
+)
 _LINE = "\n\nLINE "  # what follows is the query as it was planned
 _METADATA = "snapshot_metadata"
 _Key = tuple[str, str, str]
@@ -67,6 +75,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
     ) -> None:
         self._snapshots, self._verify, self._notify, self._output = snapshots, verify, notify, output
         self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), list[Stream]()
+        self._used = list[Place]()
         self._places = {_key(place.path): place for place in places_of(snapshots)}
         with ExitStack() as stack:
             spill = stack.enter_context(scratch_folder(Path(gettempdir()), "snapshots-sql"))
@@ -78,6 +87,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             self._opened = stack.pop_all()
 
     def __exit__(self, *_: object) -> None:
+        self._streams.clear()  # ends their threads
         self._opened.close()
 
     def _define(self) -> None:
@@ -143,34 +153,42 @@ class SqlSession(AbstractContextManager["SqlSession"]):
 
     def _prepare(self, sql: str) -> tuple[duckdb.DuckDBPyConnection, duckdb.Statement]:
         """Return the one statement of a text, and the database that runs it, with views of the tables that it names."""
+        started = time.monotonic()
         with _refusals():
             statements = duckdb.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in _READS:
-            raise PlanError(
-                "A snapshot is read-only, and a call runs one statement: write one SELECT, FROM, WITH, DESCRIBE, SHOW,"
-                " SUMMARIZE or EXPLAIN."
-            )
+            raise PlanError(_READ_ONLY)
         self._add_metadata(sql)
         self._streams.clear()
         self._files.error = None
-        named = Counter(path[-1].lower() for path in self._named(_EXPLAINS.sub("", sql)))
+        named = Counter(self._keys(_EXPLAINS.sub("", sql)))
         bounds = self._planned(statements[0], named)  # has also tables that functions such as `query_table` read
-        places = {key: place for key, place in self._places.items() if key in bounds or key[2] in named}
-        if not places or _DESCRIBES.match(sql):
+        self._used = [place for key, place in self._places.items() if key in bounds or key in named]
+        if not self._used or _DESCRIBES.match(sql):
             return self._planner, statements[0]
-        for key, place in places.items():
-            self._show(place, bounds.get(key, (None, None)))
+        for place in self._used:
+            self._show(place, bounds.get(_key(place.path), (None, None)))
+        if time.monotonic() - started > MARGIN.total_seconds() / 2:  # `now()` is later by the time of hashing
+            return self._prepare(sql)
         return self._runner, statements[0]
 
-    def _named(self, sql: str) -> Iterator[list[str]]:
-        """Yield the paths of the tables that a query names, also those of its own expressions (WITH)."""
+    def _keys(self, sql: str) -> Iterator[_Key]:
+        """Yield the tables that a query may name, once for each time.
+
+        Raises:
+            PlanError: It is not one query, or a part of it writes.
+        """
         row = self._planner.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
         assert row is not None
         tree = json.loads(row[0])
         if tree["error"]:
             raise PlanError(f"DuckDB refuses the query: {tree['error_message']}")
+        kinds = {str(node.get("type")) for node in nodes(tree)}
+        if len(tree["statements"]) != 1 or {kind for kind in kinds if kind.endswith("_NODE")} - _QUERIES:
+            raise PlanError(_READ_ONLY)
         for node in base_tables(tree):
-            yield node["qualified_name"]["path"]
+            *above, table = map(str.lower, node["qualified_name"]["path"])
+            yield from (key for key in self._places if key[2] == table and {*above} <= {*key[:2]})
 
     def _add_metadata(self, sql: str) -> None:
         """Create the metadata tables that a text mentions."""
@@ -184,7 +202,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                         connection.execute(f"CREATE OR REPLACE TABLE {path} AS FROM {_METADATA}")
                         connection.unregister(_METADATA)
 
-    def _planned(self, query: duckdb.Statement, named: Mapping[str, int]) -> dict[_Key, Bounds]:
+    def _planned(self, query: duckdb.Statement, named: Mapping[_Key, int]) -> dict[_Key, Bounds]:
         """Return, by table that a query reads, bounds of time that contain all rows that it reads.
 
         They are open for a table of which the plan has fewer scans than the query names: a scan that was left out of
@@ -199,7 +217,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             key = _key(_parts("\n".join(_lines(scan["Table"]))))
             if (place := self._places.get(key)) is not None:
                 found.setdefault(key, []).append(place.scans(_lines(scan.get("Filters", ()))))
-        return {key: _hull(some) if len(some) >= named[key[2]] > 0 else (None, None) for key, some in found.items()}
+        return {key: _hull(some) if len(some) >= named[key] > 0 else (None, None) for key, some in found.items()}
 
     def _show(self, place: Place, bounds: Bounds) -> None:
         """Make a table the view of its files that may have rows in some bounds, once they are hashed."""
@@ -237,7 +255,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             for feed in (feed for stream in self._streams for feed in stream.feeds):
                 if feed.error is not None:
                     raise feed.error from None
-            for place in self._places.values() if not self._verify else ():
+            for place in self._used if not self._verify else ():
                 check_parts(place.snapshot.store, place.parts or ())
             raise _refused(error) from None
 

@@ -28,7 +28,7 @@ DEFAULT = "memory"
 """DuckDB's name of the database of a snapshot that has no name of its own."""
 
 _PATTERN = frozenset("*?[]{}\\")
-_MARGIN = timedelta(minutes=1)  # `now()` is later when the query runs than when it is planned
+MARGIN = timedelta(minutes=1)  # `now()` is later when the query runs than when it is planned
 Bounds = tuple[datetime | None, datetime | None]
 """The first time, and the end, of the rows that are read; None where they are unbounded."""
 
@@ -75,11 +75,11 @@ class Place:
             found = list(filter(None, match.groups())) if match else []
             for sign, value in zip(found[::2], found[1::2], strict=True):
                 for time in _instants(value, self.snapshot.state.header.time_zone):
-                    start += [time - _MARGIN] if sign in (">", ">=", "=") else []
-                    end += [time + _MARGIN] if sign in ("<", "<=", "=") else []
+                    start += [time - MARGIN] if sign in (">", ">=", "=") else []
+                    end += [time + MARGIN] if sign in ("<", "<=", "=") else []
         first, last = max(start, default=None), min(end, default=None)
         if first is not None and last is not None and first >= last:
-            last = first + _MARGIN  # no row is in the range; one of time is never empty
+            last = first + MARGIN  # no row is in the range; one of time is never empty
         return first, last
 
 

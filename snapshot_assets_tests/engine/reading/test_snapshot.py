@@ -328,3 +328,16 @@ print([name for name in ("pyspark", "py4j", "dagster") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout.splitlines(), done.stderr) == (["[]", "82 82 82", "n", "82", "[]"], "")
+
+
+def test_a_process_ends_though_it_left_a_stream_open(scattered: Place) -> None:
+    """Threads that read ahead wait for room, and a process waits for its threads."""
+    program = (
+        "import sys, snapshot_assets.engine.files.parquet.reader as reader; reader.BATCH_ROWS = 1\n"
+        "import snapshot_assets\n"
+        "stream = snapshot_assets.open(sys.argv[1]).table(sys.argv[2]).scan()\n"
+        "print(stream.read_next_batch().num_rows)"
+    )
+    call = [sys.executable, "-c", program, scattered.store.uri, READINGS]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")

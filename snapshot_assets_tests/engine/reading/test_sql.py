@@ -441,6 +441,20 @@ def test_names_that_differ_by_case_get_a_number_and_a_note(
 # Several versions, and metadata
 
 
+def test_a_name_with_its_version_or_schema_uses_no_other_table(exported: Place) -> None:
+    snapshot = open_version(exported.store, None)
+    with SqlSession({"new": snapshot, "old": snapshot}) as opened:
+        query = (
+            "FROM new.main.readings WHERE ts < '2025-01-02' UNION ALL FROM old.main.readings WHERE ts < '2025-01-03'"
+        )
+        opened.rows(query, 9)
+        found = {key[0]: len(place.parts or ()) for key, place in opened._places.items() if key[2] == "readings"}
+        files = len(snapshot.table("main.readings")._all.parts)
+        assert 0 < found["new"] < found["old"] < files
+        opened.rows("FROM new.main.readings", 9)
+        assert len(opened._places["old", "main", "readings"].parts or ()) == found["old"]
+
+
 def test_two_versions_are_compared_side_by_side(exported: Place) -> None:
     old = open_version(exported.store, None)
     delete_rows(Catalog.open_for_writing(exported.store), parse_table("main.readings"), "sensor = 's0'")
@@ -512,6 +526,25 @@ def test_a_query_neither_writes_nor_reads_anything_else(snapshot: Snapshot, tmp_
             opened.rows(query.format(secret=secret, out=out, folder=tmp_path), 9)
         assert opened.rows("SELECT count(*) FROM places", 2)[1] == [("4",)]
     assert list(tmp_path.iterdir()) == [secret]
+
+
+WRITES = """
+WITH x AS (COPY (SELECT 1 AS x) TO '{out}' (FORMAT parquet, USE_TMP_FILE false)) SELECT 1
+EXPLAIN ANALYZE WITH x AS (COPY (SELECT 1 AS x) TO '{out}' (FORMAT parquet, USE_TMP_FILE false)) SELECT 1
+EXPLAIN (ANALYZE /*) SELECT 1 --*/) COPY (SELECT 1 AS x) TO '{out}' (FORMAT parquet, USE_TMP_FILE false)
+EXPLAIN (FROM places) SELECT 1
+"""
+
+
+@pytest.mark.parametrize("query", WRITES.strip().splitlines())
+def test_no_part_of_a_query_writes_into_the_snapshot(exported: Place, tmp_path: Path, query: str) -> None:
+    """DuckDB takes COPY as an expression of WITH, and may write where it may read."""
+    out = exported.folder / "data/1/forged.parquet"
+    with session(open_version(exported.store, None), output=tmp_path / "rows.csv") as opened:
+        for ask_for in (lambda text: opened.rows(text, 9), lambda text: opened.write(text, "csv")):
+            with pytest.raises(PlanError):
+                ask_for(query.format(out=out))
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("text", ["", ";", "-- nothing", "SELECT 1; SELECT 2", "SELECT 1; DROP TABLE places"])
