@@ -5,10 +5,12 @@ It is a pure function of the log, and written beside every seal, so that somebod
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from typing import Any
 
 from snapshot_assets.catalog.log.store import is_there, read_entry
+from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
@@ -22,8 +24,12 @@ _CONTRADICTIONS = {
     "revision": "it is of another seal",
     "transaction": "the log was replaced after that seal",
 }
-_CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "versions")
+_CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "manifest", "versions", "files")
 """Members that the log gives without the seal's transaction."""
+_LATER = ("manifest", "files")
+"""Members that statements of older builds lack."""
+_BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
+"""Members that have a value for each version."""
 _TIMES = ("sealed_at", "verified_at", "compared_at")
 """When what is signed was written: a member of statements, and of records."""
 
@@ -46,7 +52,9 @@ def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any
         "exported_at": time_text(sealed.exported_at),
         "sealed_at": time_text(sealed.committed_at),
         "sealed_by": next(each.writer_id for each in state.events if each.revision == revision),
+        "manifest": hashlib.sha256(pretty_json(manifest_of(state.at(revision)))).hexdigest(),
         "versions": {str(number): each.seal.checksum for number, each in seals.items()},
+        "files": {str(number): digest for number, digest in state.files.merged().digests(seals).items()},
     }
 
 
@@ -56,13 +64,23 @@ def compare_statement(store: ObjectStore, state: State, revision: int, found: di
     Raises:
         SignatureError: It is of another location, of another log, or of another seal.
     """
-    path, expected = seal_path(revision), _statement(store, state, revision)
+    path = seal_path(revision)
+    try:
+        expected = _statement(store, state, revision)
+    except (DamageError, ObjectNotFoundError) as error:  # statistics are read late
+        raise SignatureError(f"{path} cannot be compared with the log: {error}", object=path) from None
     if None in (found.get("transaction"), expected["transaction"]):  # pruned, or lost before a rebuild
         expected = {name: expected[name] for name in _CONTENT}
-    versions = found.get("versions")
-    listed = versions if isinstance(versions, dict) else {}
-    pairs = {f"the checksum of revision {each}": (listed.get(each), own) for each, own in expected["versions"].items()}
-    pairs = {name: (found.get(name), own) for name, own in expected.items() if name != "versions"} | pairs
+    pairs: dict[str, tuple[object, object]] = {}
+    for name, own in expected.items():
+        stated = found.get(name)
+        if name in _LATER and stated is None:  # of a build that did not know it
+            continue
+        if name in _BY_VERSION:
+            listed = stated if isinstance(stated, dict) else {}
+            pairs |= {f"the {_BY_VERSION[name]} of revision {each}": (listed.get(each), own[each]) for each in own}
+        else:
+            pairs[name] = stated, own
     for name, (stated, own) in pairs.items():
         if stated != own:
             why = _CONTRADICTIONS.get(name, "the snapshot was altered or replaced after that seal")

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.sign import sign_location
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.seals.ssh import NAMESPACE, Signing
+from snapshot_assets.catalog.state.data_files import FileSet
+from snapshot_assets.catalog.state.file_columns import Bounds
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
+from snapshot_assets.catalog.verify.signatures import check_signed
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import PlanError, SigningError
+from snapshot_assets.errors import PlanError, SignatureError, SigningError
+from snapshot_assets.format.actions import ColumnStatistics, DataFile
 from snapshot_assets.format.documents import pretty_json
-from snapshot_assets.format.layout import seal_path
+from snapshot_assets.format.layout import seal_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
@@ -49,9 +57,20 @@ def signed(writer: Writer, signing: Signing) -> Writer:
     return _sealed(writer, signing)
 
 
+STATISTICS = (
+    ColumnStatistics("t", 0, 17, 23),
+    ColumnStatistics("share", None, -0.5, float("inf")),
+    ColumnStatistics("name", 1, b"Ada, 1:", b""),
+    ColumnStatistics("done", 0, False, True),
+    ColumnStatistics("empty", 2, None, None),
+)
+
+
 def _sealed(writer: Writer, signing: Signing | None) -> Writer:
     sign_from_now(writer, signing)
-    writer.fill()
+    writer.complete(1, replace(writer.file(1), columns=STATISTICS))
+    writer.complete(2)
+    writer.complete(3, writer.file(3, b"other rows"))
     seal(writer.catalog)
     return writer
 
@@ -105,8 +124,44 @@ def test_a_statement_is_a_function_of_the_log(signed: Writer) -> None:
         f'  "revision": 5,\n  "transaction": "{state.sha256}",\n  "checksum": "{checksum}",\n'
         f'  "verified_revision": 4,\n  "exported_at": "{time.rstrip("0Z") + "Z" if "." in time else time}",\n'
         f'  "sealed_at": "{time.rstrip("0Z") + "Z" if "." in time else time}",\n'
-        f'  "sealed_by": "{signed.catalog.writer_id}",\n  "versions": {{\n    "5": "{checksum}"\n  }}\n}}\n'
+        f'  "sealed_by": "{signed.catalog.writer_id}",\n'
+        f'  "manifest": "{sha256(signed.store.get("manifest.json")).hexdigest()}",\n'
+        f'  "versions": {{\n    "5": "{checksum}"\n  }},\n'
+        f'  "files": {{\n    "5": "{_digest(live.file for live in state.live_files())}"\n  }}\n}}\n'
     )
+
+
+def _digest(files: Iterable[DataFile]) -> str:
+    """Compute the digest of data files as FORMAT.md describes it."""
+
+    def record(*values: object) -> bytes:
+        return b"".join(b"," if value is None else b"%d:%b," % (len(text := _text(value)), text) for value in values)
+
+    digests = b""
+    for file in files:
+        columns = sorted(file.columns, key=lambda each: each.column)
+        kinds = [_KINDS[type(each.minimum if each.minimum is not None else each.maximum)] for each in columns]
+        statistics = [
+            record(each.column, kind, each.null_count, each.minimum, each.maximum)
+            for each, kind in zip(columns, kinds, strict=True)
+        ]
+        own = (file.path, file.schema, file.table, file.rows, file.bytes, bytes.fromhex(file.sha256))
+        digests += sha256(record(*own, file.schema_id, file.tombstones_through) + b"".join(statistics)).digest()
+    return sha256(digests).hexdigest()
+
+
+_KINDS = {bool: "boolean", int: "integer", float: "floating", bytes: "binary", type(None): "integer"}
+
+
+def _text(value: object) -> bytes:
+    match value:
+        case bytes():
+            return value
+        case bool():
+            return b"true" if value else b"false"
+        case float():
+            return str(*struct.unpack("<q", struct.pack("<d", value))).encode()
+    return str(value).encode()
 
 
 def test_every_seal_has_a_statement_also_without_a_key(sealed: Writer, signing: Signing) -> None:
@@ -268,6 +323,52 @@ def test_an_older_version_in_a_pruned_log_is_covered_by_its_checksum(signed: Wri
 def _by(signing: Signing, data: bytes) -> bytes:
     sign = ["ssh-keygen", "-Y", "sign", "-n", NAMESPACE, "-f", str(signing.key)]
     return subprocess.run(sign, input=data, capture_output=True, check=True).stdout
+
+
+def _forge_first_file(store: ObjectStore, **changes: object) -> None:
+    """Forge the checkpoint of the newest revision and hide the log before it, which proves what was forged."""
+    state = scan_log(store).state
+    files = state.files.merged()
+    bounds = {"bounds": changes.pop("bounds")} if "bounds" in changes else {}
+    first = np.arange(files.table.num_rows) == 0
+    state.files = FileSet(replace(files.with_values(first, **changes), **bounds))
+    write_checkpoint(store, state)
+    for revision in range(2, state.revision):
+        store.delete(transaction_path(revision))
+
+
+@pytest.mark.parametrize("version", [5, 7])
+@pytest.mark.parametrize(
+    "changes", [{"tombstones_through": 7}, {"bytes": 1}, {"sha256": b"0" * 32}, {"bounds": Bounds()}, {}]
+)
+def test_a_forged_checkpoint_whose_log_is_hidden_is_refused(
+    signed: Writer, signing: Signing, version: int, changes: dict[str, object]
+) -> None:
+    """Also of an older version without a signature of its own, whose file is not in the newest."""
+    if version == 5:
+        [old] = signed.catalog.state.files.chunk(1).values()
+        signed.complete(1, signed.file(1, b"new rows"), replaces=(old.file.path,))
+        seal(signed.catalog)
+        signed.store.delete(SIGNATURE)
+    else:
+        reseal(signed)
+    _forge_first_file(signed.store, **changes)
+    if not changes:
+        assert not verify(signed.store, signing=signing).damaged
+        return
+    faults = verify(signed.store, depth="quick", signing=signing).faults
+    assert [each.kind for each in faults if each.object == seal_path(7)] == [FaultKind.SIGNATURE]
+    with pytest.raises(SignatureError, match=r"the snapshot was altered or replaced after that seal"):
+        check_signed(signed.store, read_state(signed.store), signing, version)
+
+
+def test_statements_of_older_builds_count(signed: Writer, signing: Signing) -> None:
+    statement = {
+        name: value for name, value in json.loads(signed.store.get(SEAL)).items() if name not in ("manifest", "files")
+    }
+    signed.store.put(SEAL, pretty_json(statement))
+    signed.store.put(SIGNATURE, _by(signing, signed.store.get(SEAL)))
+    assert not verify(signed.store, signing=signing).damaged
 
 
 def test_signatures_are_made_elsewhere_and_only_of_what_is_in_the_log(sealed: Writer, signing: Signing) -> None:
