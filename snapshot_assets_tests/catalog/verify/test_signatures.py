@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
 from collections.abc import Callable, Iterable
@@ -42,6 +43,7 @@ from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.signing import allow, make_key, revoke, sign_from_now, signing_of
 from snapshot_assets_tests.catalog.tags import NOW, reseal
+from snapshot_assets_tests.documents.blocks import ROOT
 
 SEAL, SIGNATURE = seal_path(5), seal_path(5) + ".sig"
 
@@ -360,6 +362,52 @@ def test_a_forged_checkpoint_whose_log_is_hidden_is_refused(
     assert [each.kind for each in faults if each.object == seal_path(7)] == [FaultKind.SIGNATURE]
     with pytest.raises(SignatureError, match=r"the snapshot was altered or replaced after that seal"):
         check_signed(signed.store, read_state(signed.store), signing, version)
+
+
+def _follow_the_page(signed: Writer, signing: Signing) -> bool:
+    """Return whether the page's commands accept a location."""
+    page = (ROOT / "docs/how-to/verify-without.md").read_text().partition("\n## Verify")[2]
+    [script] = re.findall(r'```python title="sums.py"\n(.*?)```', page, re.DOTALL)
+    folder = Path(signed.store.uri.removeprefix("file://").replace("%20", " "))
+    (folder / "sums.py").write_text(script)
+    commands = [line.removeprefix("$ ") for line in page.splitlines() if line.startswith("$ ") and " cd " not in line]
+    text = "\n".join(["set -eo pipefail", *commands]).replace("../../allowed_signers", str(signing.allowed_signers))
+    done = subprocess.run(["bash", "-c", text.replace("ada@", "alice@")], cwd=folder, capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def test_the_page_accepts_what_was_signed_and_nothing_else(signed: Writer, signing: Signing, tmp_path: Path) -> None:
+    store, key = signed.store, Path(str(signing.key))
+    assert _follow_the_page(signed, signing)
+    for options, accepted in (('valid-before="20990101"', True), ('valid-after="20990101"', False)):
+        assert _follow_the_page(signed, _limited(signing, tmp_path, options)) is accepted
+    statement = json.loads(store.get(SEAL)) | {"sealed_at": "2020-01-01T00:00:00Z"}
+    genuine = {path: store.get(path) for path in (SEAL, SIGNATURE)}
+    store.put(SEAL, pretty_json(statement))
+    store.put(SIGNATURE, _by(Signing(str(key)), store.get(SEAL)))
+    assert _follow_the_page(
+        signed, _limited(signing, tmp_path, 'valid-before="20210101"')
+    )  # the time of the seal counts
+    for path, data in genuine.items():
+        store.put(path, data)
+    [first, *_] = signed.catalog.state.live_files()
+    line = f"{first.file.sha256}  {first.file.path}\n"
+    sums = store.get("SHA256SUMS").decode()
+    for path, data in (
+        ("SHA256SUMS", sums.replace(line, f"#\r{line}").encode()),
+        (first.file.path, b"forged"),
+        (transaction_path(5), b"forged" + store.get(transaction_path(5))[-32:]),
+    ):
+        genuine[path] = store.get(path)
+        store.put(path, data)
+        assert _follow_the_page(signed, signing) is (path == "SHA256SUMS")
+        if path != "SHA256SUMS":
+            store.put(path, genuine[path])
+    assert _follow_the_page(signed, signing)
+
+
+def _limited(signing: Signing, folder: Path, options: str) -> Signing:
+    return replace(signing, allowed_signers=str(allow(folder, Path(str(signing.key)), options=options)))
 
 
 def test_statements_of_older_builds_count(signed: Writer, signing: Signing) -> None:
