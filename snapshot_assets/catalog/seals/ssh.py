@@ -86,11 +86,25 @@ def _existing(path: str, name: str, what: str) -> str:
     """Return the path of a file that can be read."""
     if "${" in path:
         raise PlanError(f"signing.{name} refers to {path}, which is not set in this environment; set it.")
+    if not path:
+        raise PlanError(f"signing.{name} is empty; name a readable file with {what}.")
     try:
         with Path(path).expanduser().open("rb") as file:
             return str(file.name)
     except OSError as error:
         raise PlanError(f"signing.{name} is {path!r}: {error.strerror}; name a readable file with {what}.") from None
+
+
+def lists_of(signing: Signing) -> tuple[str, tuple[str, ...]]:
+    """Return the file of the keys whose signatures count, and ssh-keygen's option for revoked ones.
+
+    Raises:
+        PlanError: One cannot be read, or there are revoked keys only.
+    """
+    allowed = _existing(signing.allowed_signers or "", "allowed_signers", "keys as `ssh-keygen -Y verify` reads them")
+    if signing.revoked_keys is None:
+        return allowed, ()
+    return allowed, ("-r", _existing(signing.revoked_keys, "revoked_keys", "revoked keys, by `ssh-keygen -k`"))
 
 
 def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, at: datetime) -> str:
@@ -100,9 +114,7 @@ def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, 
         SignatureError: Something was altered, or the key is not listed, expired or revoked.
         PlanError: A file of keys cannot be read.
     """
-    allowed = _existing(signing.allowed_signers or "", "allowed_signers", "keys as `ssh-keygen -Y verify` reads them")
-    revoked = signing.revoked_keys or ""
-    krl = ("-r", _existing(revoked, "revoked_keys", "revoked keys, by `ssh-keygen -k`")) if revoked else ()
+    allowed, krl = lists_of(signing)
     time = f"-Overify-time={at.astimezone():%Y%m%d%H%M%S}"  # as ssh-keygen reads it: in this machine's zone
     with TemporaryDirectory(dir=process_folder()) as folder:
         file = Path(folder, "signature")
@@ -123,7 +135,7 @@ def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, 
             if not run("verify", *options, *krl).returncode:
                 return principal
             if krl and not run("verify", *options).returncode:
-                why = f"its {key} is revoked by {revoked}"
+                why = f"its {key} is revoked by {signing.revoked_keys}"
     raise SignatureError(f"The signature of {name} does not count: {why}.", object=name)
 
 

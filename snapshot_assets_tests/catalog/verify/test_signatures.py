@@ -287,6 +287,19 @@ def test_a_list_that_is_missing_is_a_mistake_of_the_call(signed: Writer, signing
         verify(signed.store, signing=replace(signing, revoked_keys="/nowhere"))
 
 
+def test_an_empty_list_does_not_turn_anything_off(signed: Writer, signing: Signing, tmp_path: Path) -> None:
+    revoked = str(revoke(tmp_path, Path(str(signing.key))))
+    for mistaken, empty in (
+        (replace(signing, revoked_keys=""), "revoked_keys"),
+        (replace(signing, allowed_signers=""), "allowed_signers"),
+        (Signing(revoked_keys=revoked), "allowed_signers"),
+    ):
+        with pytest.raises(PlanError, match=rf"signing\.{empty} is empty; name a readable file with"):
+            verify(signed.store, depth="quick", signing=mistaken)
+        with pytest.raises(PlanError, match=rf"signing\.{empty} is empty"):
+            location_status(signed.store, datetime.now(UTC), mistaken)
+
+
 def test_anything_altered_below_the_signed_seal_is_found(signed: Writer, signing: Signing) -> None:
     store = signed.store
     for info in list(store.list()):
