@@ -160,7 +160,7 @@ class Catalog:
             DamageError: The log has a fault, or the log or its end is lost.
         """
         if signing is not None and signing.key is not None:
-            sign(signing, b"a probe\n")
+            sign(signing, b"a probe\n", clock())
         store = writable(store, single_writer=single_writer, clock=clock)
         return cls(store, newest_state(store), clock=clock, signing=signing)
 

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from snapshot_assets.catalog.log.store import is_there, read_entry
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
+from snapshot_assets.errors import (
+    DamageError,
+    LimitExceededError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PlanError,
+    SignatureError,
+)
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.layout import SIGNATURE, seal_path
 from snapshot_assets.format.units import parse_time, time_text
@@ -30,6 +38,8 @@ _LATER = ("manifest", "files")
 """Members that statements of older builds lack."""
 _BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
 """Members that have a value for each version."""
+_MAX_SIGNATURE = 64 * 1024
+"""Bytes; ssh-keygen takes minutes for a large one."""
 _TIMES = ("sealed_at", "verified_at", "compared_at")
 """When what is signed was written: a member of statements, and of records."""
 
@@ -96,18 +106,17 @@ def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing 
 
 
 def sign_object(store: ObjectStore, signing: Signing, path: str, expected: bytes | None = None) -> bool:
-    """Sign an object, unless it has a signature, and one that counts if that is known; return whether it was unsigned.
+    """Sign an object, unless it has a signature that counts, or is genuine if nothing tells which count.
 
-    Others may have written it: with `expected`, nothing else is signed.
+    Others may have written it: with `expected`, nothing else is signed. Returns whether it was unsigned.
     """
     with suppress(SignatureError):
-        known = signing.allowed_signers is not None
-        if read_signed(store, path, signing) if known else is_there(store, path + SIGNATURE):
+        if read_signed(store, path, signing):
             return False
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
     if expected not in (None, data):
         store.put(path, data := expected or b"")
-    store.put(path + SIGNATURE, sign(signing, data))
+    store.put(path + SIGNATURE, sign(signing, data, _time_of(path, data)[1]))
     return True
 
 
@@ -117,12 +126,20 @@ def read_signed(store: ObjectStore, path: str, signing: Signing) -> tuple[dict[s
     Raises:
         SignatureError: The signature does not count.
     """
-    try:
-        data, signature = (store.get(each, limit=MAX_DOCUMENT_BYTES) for each in (path, path + SIGNATURE))
-        document = parse_json(data, path)
-        at = next(parse_time(document[name]) for name in _TIMES if name in document)
-    except ObjectNotFoundError:
+    if not is_there(store, path + SIGNATURE):
         return None
+    try:
+        signature, data = store.get(path + SIGNATURE, limit=_MAX_SIGNATURE), store.get(path, limit=MAX_DOCUMENT_BYTES)
+    except (ObjectNotFoundError, LimitExceededError) as error:
+        raise SignatureError(f"{path} is not signed so that it counts: {error}", object=path) from None
+    document, at = _time_of(path, data)
+    return document, check_signature(signing, path, data, signature, at)
+
+
+def _time_of(path: str, data: bytes) -> tuple[dict[str, Any], datetime]:
+    """Return a document that is signed, and when it was written."""
+    try:
+        document = parse_json(data, path)
+        return document, next(parse_time(document[name]) for name in _TIMES if name in document)
     except (DamageError, PlanError, StopIteration, TypeError) as error:
         raise SignatureError(f"{path} is no statement or record, or was altered: {error}", object=path) from None
-    return document, check_signature(signing, path, data, signature, at)

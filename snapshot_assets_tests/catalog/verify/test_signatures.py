@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 import subprocess
@@ -24,6 +25,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.sign import sign_location
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.seals import ssh
 from snapshot_assets.catalog.seals.ssh import NAMESPACE, Signing
 from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import Bounds
@@ -440,6 +442,57 @@ def test_signatures_are_made_elsewhere_and_only_of_what_is_in_the_log(sealed: Wr
     assert json.loads(sealed.store.get(SEAL)) == statement
     assert sign_location(sealed.store, signing) == []
     assert not verify(sealed.store, signing=signing).damaged
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("path", [SEAL, SIGNATURE])
+def test_what_was_truncated_is_signed_again(signed: Writer, signing: Signing, path: str, listed: bool) -> None:
+    signed.store.put(path, signed.store.get(path)[:100])
+    assert "altered" in refusal(signed.store, signing)
+    signer = signing if listed else replace(signing, allowed_signers=None)
+    assert sign_location(signed.store, signer) == [SIGNATURE]
+    assert not verify(signed.store, signing=signing).damaged
+    assert sign_location(signed.store, signer) == []
+
+
+def test_a_signature_without_its_statement_names_the_statement(signed: Writer, signing: Signing) -> None:
+    signed.store.delete(SEAL)
+    assert f"{SEAL} is not signed so that it counts: " in refusal(signed.store, signing)
+    assert sign_location(signed.store, signing) == []  # the statement is what it was
+    assert not verify(signed.store, signing=signing).damaged
+
+
+def test_a_writer_whose_own_signature_would_not_count_writes_nothing(
+    store: ObjectStore, signing: Signing, tmp_path: Path
+) -> None:
+    bad = tmp_path / "program"
+    bad.write_text("#!/bin/sh\necho '-----BEGIN SSH SIGNATURE-----'\n")
+    bad.chmod(0o700)
+    other = str(make_key(tmp_path, "bob"))
+    for mistaken, message in (
+        (replace(signing, key=other), "is not listed in"),
+        (replace(signing, revoked_keys=str(revoke(tmp_path, Path(str(signing.key))))), "is revoked by"),
+        (Signing(key=other, program=str(bad)), "it or its signature was altered"),
+    ):
+        with pytest.raises(SigningError, match=rf"The signature of the key of `signing` does not count: .*{message}"):
+            Catalog.open_for_writing(store, signing=mistaken)
+        assert list(store.list()) == []
+
+
+def test_a_signature_that_takes_too_long_is_damage_of_that_object(
+    signed: Writer, signing: Signing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = signed.store.get(SIGNATURE)
+    signed.store.put(SIGNATURE, bytes(64 * 1024 + 1))
+    assert "at most 65,536 were expected" in refusal(signed.store, signing)
+    signed.store.put(SIGNATURE, genuine)
+    slow = tmp_path / "bin" / "ssh-keygen"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o700)
+    monkeypatch.setenv("PATH", str(slow.parent), prepend=os.pathsep)
+    monkeypatch.setattr(ssh, "_SECONDS", 0.2)
+    assert "ssh-keygen did not answer within" in refusal(signed.store, signing)
 
 
 def test_all_versions_and_records_are_signed(sealed: Writer, signing: Signing) -> None:
