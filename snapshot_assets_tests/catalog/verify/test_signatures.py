@@ -425,6 +425,25 @@ def _limited(signing: Signing, folder: Path, options: str) -> Signing:
     return replace(signing, allowed_signers=str(allow(folder, Path(str(signing.key)), options=options)))
 
 
+def test_statistics_that_are_damaged_prove_nothing(signed: Writer, signing: Signing) -> None:
+    path = write_checkpoint(signed.store, signed.catalog.state)
+    for revision in range(2, 5):
+        signed.store.delete(transaction_path(revision))
+    state, data = read_state(signed.store), signed.store.get(path)
+    signed.store.put(path, data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(SignatureError, match=rf"{SEAL} cannot be compared with the log: Section bounds .* of {path}"):
+        check_signed(signed.store, state, signing)
+    assert verify(signed.store, signing=signing).damaged
+
+
+def test_a_writer_whose_checkpoint_was_pruned_meanwhile_signs_what_it_seals(signed: Writer, signing: Signing) -> None:
+    old = write_checkpoint(signed.store, signed.catalog.state)
+    signed.catalog = Catalog(signed.store, read_state(signed.store), signing=signing)
+    signed.store.delete(old)  # it reads statistics from there
+    assert reseal(signed) == 7
+    assert verify(signed.store, signing=signing).signed == "revision 7, by alice@example.com"
+
+
 def test_statements_of_older_builds_count(signed: Writer, signing: Signing) -> None:
     statement = {
         name: value for name, value in json.loads(signed.store.get(SEAL)).items() if name not in ("manifest", "files")
