@@ -105,10 +105,9 @@ def lists_of(signing: Signing) -> tuple[str, tuple[str, ...]]:
     Raises:
         PlanError: One cannot be read, or there are revoked keys only.
     """
-    allowed = _existing(signing.allowed_signers or "", "allowed_signers", "keys as `ssh-keygen -Y verify` reads them")
-    if signing.revoked_keys is None:
-        return allowed, ()
-    return allowed, ("-r", _existing(signing.revoked_keys, "revoked_keys", "revoked keys, by `ssh-keygen -k`"))
+    allowed, revoked = signing.allowed_signers or "", signing.revoked_keys
+    krl = () if revoked is None else ("-r", _existing(revoked, "revoked_keys", "revoked keys, by `ssh-keygen -k`"))
+    return _existing(allowed, "allowed_signers", "keys as `ssh-keygen -Y verify` reads them"), krl
 
 
 def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, at: datetime) -> str:

@@ -14,14 +14,7 @@ from snapshot_assets.catalog.log.store import is_there, read_entry
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import (
-    DamageError,
-    LimitExceededError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    PlanError,
-    SignatureError,
-)
+from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.layout import SIGNATURE, seal_path
 from snapshot_assets.format.units import parse_time, time_text
@@ -130,7 +123,7 @@ def read_signed(store: ObjectStore, path: str, signing: Signing) -> tuple[dict[s
         return None
     try:
         signature, data = store.get(path + SIGNATURE, limit=_MAX_SIGNATURE), store.get(path, limit=MAX_DOCUMENT_BYTES)
-    except (ObjectNotFoundError, LimitExceededError) as error:
+    except (ObjectNotFoundError, DamageError) as error:  # or it is too large
         raise SignatureError(f"{path} is not signed so that it counts: {error}", object=path) from None
     document, at = _time_of(path, data)
     return document, check_signature(signing, path, data, signature, at)

@@ -332,13 +332,12 @@ def _records(columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[bytes]:
     for values in columns:
         if pa.types.is_floating(values.type):  # by its bits: no number has two texts
             values = pa.chunked_array([each.view(pa.int64()) for each in values.chunks], pa.int64())
-        if not pa.types.is_fixed_size_binary(values.type) and not pa.types.is_binary(values.type):
+        if values.type not in (pa.binary(), pa.binary(32)):
             values = values.cast(pa.string())
         text = values.cast(pa.binary())
         size = pc.binary_length(text).cast(pa.string()).cast(pa.binary())
         fields.append(pc.fill_null(pc.binary_join_element_wise(size, text, b":"), b""))
-    records: list[bytes] = pc.binary_join_element_wise(*fields, b"", b",").to_pylist()
-    return records
+    return list(pc.binary_join_element_wise(*fields, b"", b",").to_pylist())
 
 
 def columns_of(files: Sequence[FileState]) -> FileColumns:
