@@ -6,8 +6,10 @@ It is a pure function of the log, and written beside every seal, so that somebod
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from snapshot_assets.catalog.log.store import is_there, read_entry
@@ -92,13 +94,14 @@ def compare_statement(store: ObjectStore, state: State, revision: int, found: di
 
 def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None) -> bool:
     """Write the statement about a sealed revision and, with a key, its signature; return whether it was unsigned."""
-    path, data = seal_path(revision), pretty_json(_statement(store, state, revision))
-    with suppress(ObjectExistsError):
-        store.create(path, data)
+    path, data = seal_path(revision), cache(lambda: pretty_json(_statement(store, state, revision)))
+    if not is_there(store, path):  # it takes all statistics to make
+        with suppress(ObjectExistsError):
+            store.create(path, data())
     return signing is not None and signing.key is not None and sign_object(store, signing, path, data)
 
 
-def sign_object(store: ObjectStore, signing: Signing, path: str, expected: bytes | None = None) -> bool:
+def sign_object(store: ObjectStore, signing: Signing, path: str, expected: Callable[[], bytes] | None = None) -> bool:
     """Sign an object, unless it has a signature that counts, or is genuine if nothing tells which count.
 
     Others may have written it: with `expected`, nothing else is signed. Returns whether it was unsigned.
@@ -107,8 +110,8 @@ def sign_object(store: ObjectStore, signing: Signing, path: str, expected: bytes
         if read_signed(store, path, signing):
             return False
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
-    if expected not in (None, data):
-        store.put(path, data := expected or b"")
+    if expected is not None and data != expected():
+        store.put(path, data := expected())
     store.put(path + SIGNATURE, sign(signing, data, _time_of(path, data)[1]))
     return True
 
