@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import Concatenate, ParamSpec, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from snapshot_assets import __version__
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
@@ -62,6 +62,7 @@ Prepare = Callable[[State], Actions]
 """Returns the actions to commit on a state. Raises to refuse."""
 
 _Arguments = ParamSpec("_Arguments")
+_T = TypeVar("_T")
 
 
 def rule(decide: Callable[Concatenate[State, _Arguments], Actions]) -> Callable[_Arguments, Prepare]:
@@ -159,7 +160,7 @@ class Catalog:
             DamageError: The log has a fault, or the log or its end is lost.
         """
         if signing is not None and signing.key is not None:
-            sign(signing, b"a probe\n")
+            sign(signing, b"a probe\n", clock())
         store = writable(store, single_writer=single_writer, clock=clock)
         return cls(store, newest_state(store), clock=clock, signing=signing)
 
@@ -233,7 +234,7 @@ class Catalog:
         """
         revision, uri = self.state.seals[-1].revision, self.store.uri
         try:
-            sign_seal(self.store, self.state, revision, self._signing)
+            self._with_statistics(lambda state: sign_seal(self.store, state, state.seals[-1].revision, self._signing))
         except SnapshotError as error:
             if self._signing is None or self._signing.key is None:
                 _LOG.warning("The statement about seal %d of %s was not written: %s", revision, uri, error)
@@ -244,20 +245,23 @@ class Catalog:
             ) from error
 
     def checkpoint(self) -> str:
-        """Write the checkpoint of the state, unless it exists, and return its path.
-
-        If the checkpoint that statistics are read from was pruned or damaged meanwhile, reread the head from another
-        one.
-        """
+        """Write the checkpoint of the state, unless it exists, and return its path."""
         with self._lock:
-            try:
-                return write_checkpoint(self.store, self.state)
-            except LimitExceededError:
-                raise
-            except (DamageError, ObjectNotFoundError) as error:
-                _LOG.warning("The state of %s is read again for its checkpoint: %s", self.store.uri, error)
-                self.state = read_state(self.store, statistics=True)
-                return write_checkpoint(self.store, self.state)
+            return self._with_statistics(lambda state: write_checkpoint(self.store, state))
+
+    def _with_statistics(self, use: Callable[[State], _T]) -> _T:
+        """Use the state with the statistics of its files.
+
+        If the checkpoint that they are read from was pruned or damaged meanwhile, reread the head from another one.
+        """
+        try:
+            return use(self.state)
+        except LimitExceededError:
+            raise
+        except (DamageError, ObjectNotFoundError) as error:
+            _LOG.warning("The state of %s is read again for its statistics: %s", self.store.uri, error)
+            self.state = read_state(self.store, statistics=True)
+            return use(self.state)
 
     def _checkpoint(self) -> None:
         """Add a checkpoint if one is due. A failure does not fail the commit before it."""

@@ -19,6 +19,7 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
 )
 from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
+from snapshot_assets.storage.s3_bucket import bucket_of, locked_bucket
 
 
 def create_own(store: ObjectStore, path: str, data: bytes) -> None:
@@ -100,10 +101,13 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
     conditional creates: the caller promises to be the only writer.
 
     Raises:
+        PlanError: The storage option `lock` is given, and the bucket has no Object Lock; nothing was written.
         StoreDeniedError: A right is missing; the message names the operation and the object.
         ConditionalCreateUnsupportedError: Two creates of one object both succeeded, or the store has none.
         StorageError: The store lost or altered the object.
     """
+    if (bucket := bucket_of(store)) is not None and bucket.options.lock is not None:
+        locked_bucket(store)
     token = uuid4().hex
     path = f"{_FOLDER}probe-{token}"
     try:

@@ -275,5 +275,8 @@ def locked_bucket(store: ObjectStore) -> S3Bucket:
             "`lock: {mode: compliance, for: 30d}`."
         )
     if not bucket.protection.lockable:
-        raise PlanError(f"The bucket of {store.uri} has no Object Lock; use one that was created with it.")
+        raise PlanError(
+            f"The bucket of {store.uri} has no Object Lock; use one that was created with it, or remove the storage"
+            " option lock."
+        )
     return bucket

@@ -184,3 +184,12 @@ def test_an_attestation_needs_a_private_key(snapshots: Snapshots, exported: Path
     assert refused.status != 0
     assert "needs a private key without passphrase" in refused.err
     assert not (tmp_path / "a").exists()
+
+
+def test_an_attestation_into_no_folder_is_refused_before_anything_is_signed(
+    snapshots: Snapshots, exported: Path, key: Path, tmp_path: Path
+) -> None:
+    given = ("--key", str(key), "--attestation", str(tmp_path / "nowhere" / "a.json"))
+    refused = snapshots("sign", "--snapshot", exported.as_uri(), *given)
+    assert (refused.status, f"There is no folder {tmp_path / 'nowhere'} for a.json" in refused.err) == (2, True)
+    assert not _signature(exported).exists()

@@ -42,17 +42,21 @@ class Signing:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
 
-def sign(signing: Signing, data: bytes) -> bytes:
-    """Return the signature of bytes.
+def sign(signing: Signing, data: bytes, at: datetime) -> bytes:
+    """Return the signature of bytes that were written at a time.
 
     Raises:
         PlanError: The key does not exist, or is ambiguous.
-        SigningError: It does not sign.
+        SigningError: It does not sign, or its signature does not count.
     """
     with key_file(signing.key or "") as key:
         done = _run(signing.program, "-Y", "sign", "-n", NAMESPACE, "-f", key, data=data)
     if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         raise SigningError(f"The key of `signing` does not sign: {_reason(done)}")
+    try:
+        check_signature(signing, "the key of `signing`", data, done.stdout, at)
+    except SignatureError as error:
+        raise SigningError(f"{error} List it, or sign with another one.") from None
     return done.stdout
 
 
@@ -86,6 +90,8 @@ def _existing(path: str, name: str, what: str) -> str:
     """Return the path of a file that can be read."""
     if "${" in path:
         raise PlanError(f"signing.{name} refers to {path}, which is not set in this environment; set it.")
+    if not path:
+        raise PlanError(f"signing.{name} is empty; name a readable file with {what}.")
     try:
         with Path(path).expanduser().open("rb") as file:
             return str(file.name)
@@ -93,26 +99,39 @@ def _existing(path: str, name: str, what: str) -> str:
         raise PlanError(f"signing.{name} is {path!r}: {error.strerror}; name a readable file with {what}.") from None
 
 
+def lists_of(signing: Signing) -> tuple[str, tuple[str, ...]]:
+    """Return the file of the keys whose signatures count, and ssh-keygen's option for revoked ones.
+
+    Raises:
+        PlanError: One cannot be read, or there are revoked keys only.
+    """
+    allowed, revoked = signing.allowed_signers or "", signing.revoked_keys
+    krl = () if revoked is None else ("-r", _existing(revoked, "revoked_keys", "revoked keys, by `ssh-keygen -k`"))
+    return _existing(allowed, "allowed_signers", "keys as `ssh-keygen -Y verify` reads them"), krl
+
+
 def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, at: datetime) -> str:
-    """Return who signed the object `name`, by a key that was valid at a time.
+    """Return who signed the object `name`, by a key that was valid at a time; without a list of signers, the key.
 
     Raises:
         SignatureError: Something was altered, or the key is not listed, expired or revoked.
         PlanError: A file of keys cannot be read.
     """
-    allowed = _existing(signing.allowed_signers or "", "allowed_signers", "keys as `ssh-keygen -Y verify` reads them")
-    revoked = signing.revoked_keys or ""
-    krl = ("-r", _existing(revoked, "revoked_keys", "revoked keys, by `ssh-keygen -k`")) if revoked else ()
+    listed = signing.allowed_signers is not None
+    allowed, krl = lists_of(signing) if listed else ("", ())
     time = f"-Overify-time={at.astimezone():%Y%m%d%H%M%S}"  # as ssh-keygen reads it: in this machine's zone
     with TemporaryDirectory(dir=process_folder()) as folder:
         file = Path(folder, "signature")
         file.write_bytes(signature)
 
         def run(how: str, *options: str) -> subprocess.CompletedProcess[bytes]:
-            return _run(_KEYGEN, "-Y", how, "-s", str(file), *options, data=data)
+            return _run(_KEYGEN, "-Y", how, "-s", str(file), *options, data=data, name=name)
 
-        genuine, found = run("check-novalidate", "-n", NAMESPACE), run("find-principals", "-f", allowed, time)
+        genuine = run("check-novalidate", "-n", NAMESPACE)
         key = genuine.stdout.decode().strip().rpartition(" with ")[2]
+        if not listed and not genuine.returncode:
+            return key
+        found = run("find-principals", "-f", allowed, time)
         why = f"its {key} is not listed in {signing.allowed_signers} for {NAMESPACE}"
         if genuine.returncode:
             why = f"it or its signature was altered ({_reason(genuine)})"
@@ -123,7 +142,7 @@ def check_signature(signing: Signing, name: str, data: bytes, signature: bytes, 
             if not run("verify", *options, *krl).returncode:
                 return principal
             if krl and not run("verify", *options).returncode:
-                why = f"its {key} is revoked by {revoked}"
+                why = f"its {key} is revoked by {signing.revoked_keys}"
     raise SignatureError(f"The signature of {name} does not count: {why}.", object=name)
 
 
@@ -133,11 +152,15 @@ def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     return "; ".join(said[:3]) or f"exit status {done.returncode}"
 
 
-def _run(*command: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def _run(*command: str, data: bytes = b"", name: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Run a program, in vain perhaps because of the object `name`, whose signature it verifies."""
     try:
         return subprocess.run(command, input=data, capture_output=True, check=False, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
-        raise SigningError(f"{command[0]} did not answer within {_SECONDS} s.") from None
+        why = f"{command[0]} did not answer within {_SECONDS} s."
+        if name:
+            raise SignatureError(f"The signature of {name} does not count: {why}", object=name) from None
+        raise SigningError(why) from None
     except OSError as error:
         raise SigningError(
             f"{command[0]} cannot be run: {error.strerror}. Install OpenSSH 8.9 or later (Debian, Ubuntu: `apt install"

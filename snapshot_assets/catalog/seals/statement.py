@@ -5,10 +5,15 @@ It is a pure function of the log, and written beside every seal, so that somebod
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
+from functools import cache
 from typing import Any
 
 from snapshot_assets.catalog.log.store import is_there, read_entry
+from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
@@ -22,8 +27,14 @@ _CONTRADICTIONS = {
     "revision": "it is of another seal",
     "transaction": "the log was replaced after that seal",
 }
-_CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "versions")
+_CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "manifest", "versions", "files")
 """Members that the log gives without the seal's transaction."""
+_LATER = ("manifest", "files")
+"""Members that statements of older builds lack."""
+_BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
+"""Members that have a value for each version."""
+_MAX_SIGNATURE = 64 * 1024
+"""Bytes; ssh-keygen takes minutes for a large one."""
 _TIMES = ("sealed_at", "verified_at", "compared_at")
 """When what is signed was written: a member of statements, and of records."""
 
@@ -46,7 +57,9 @@ def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any
         "exported_at": time_text(sealed.exported_at),
         "sealed_at": time_text(sealed.committed_at),
         "sealed_by": next(each.writer_id for each in state.events if each.revision == revision),
+        "manifest": hashlib.sha256(pretty_json(manifest_of(state.at(revision)))).hexdigest(),
         "versions": {str(number): each.seal.checksum for number, each in seals.items()},
+        "files": {str(number): digest for number, digest in state.files.merged().digests(seals).items()},
     }
 
 
@@ -56,13 +69,23 @@ def compare_statement(store: ObjectStore, state: State, revision: int, found: di
     Raises:
         SignatureError: It is of another location, of another log, or of another seal.
     """
-    path, expected = seal_path(revision), _statement(store, state, revision)
+    path = seal_path(revision)
+    try:
+        expected = _statement(store, state, revision)
+    except (DamageError, ObjectNotFoundError) as error:  # statistics are read late
+        raise SignatureError(f"{path} cannot be compared with the log: {error}", object=path) from None
     if None in (found.get("transaction"), expected["transaction"]):  # pruned, or lost before a rebuild
         expected = {name: expected[name] for name in _CONTENT}
-    versions = found.get("versions")
-    listed = versions if isinstance(versions, dict) else {}
-    pairs = {f"the checksum of revision {each}": (listed.get(each), own) for each, own in expected["versions"].items()}
-    pairs = {name: (found.get(name), own) for name, own in expected.items() if name != "versions"} | pairs
+    pairs: dict[str, tuple[object, object]] = {}
+    for name, own in expected.items():
+        stated = found.get(name)
+        if name in _LATER and stated is None:  # of a build that did not know it
+            continue
+        if name in _BY_VERSION:
+            listed = stated if isinstance(stated, dict) else {}
+            pairs |= {f"the {_BY_VERSION[name]} of revision {each}": (listed.get(each), own[each]) for each in own}
+        else:
+            pairs[name] = stated, own
     for name, (stated, own) in pairs.items():
         if stated != own:
             why = _CONTRADICTIONS.get(name, "the snapshot was altered or replaced after that seal")
@@ -71,25 +94,25 @@ def compare_statement(store: ObjectStore, state: State, revision: int, found: di
 
 def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None) -> bool:
     """Write the statement about a sealed revision and, with a key, its signature; return whether it was unsigned."""
-    path, data = seal_path(revision), pretty_json(_statement(store, state, revision))
-    with suppress(ObjectExistsError):
-        store.create(path, data)
+    path, data = seal_path(revision), cache(lambda: pretty_json(_statement(store, state, revision)))
+    if not is_there(store, path):  # it takes all statistics to make
+        with suppress(ObjectExistsError):
+            store.create(path, data())
     return signing is not None and signing.key is not None and sign_object(store, signing, path, data)
 
 
-def sign_object(store: ObjectStore, signing: Signing, path: str, expected: bytes | None = None) -> bool:
-    """Sign an object, unless it has a signature, and one that counts if that is known; return whether it was unsigned.
+def sign_object(store: ObjectStore, signing: Signing, path: str, expected: Callable[[], bytes] | None = None) -> bool:
+    """Sign an object, unless it has a signature that counts, or is genuine if nothing tells which count.
 
-    Others may have written it: with `expected`, nothing else is signed.
+    Others may have written it: with `expected`, nothing else is signed. Returns whether it was unsigned.
     """
     with suppress(SignatureError):
-        known = signing.allowed_signers is not None
-        if read_signed(store, path, signing) if known else is_there(store, path + SIGNATURE):
+        if read_signed(store, path, signing):
             return False
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
-    if expected not in (None, data):
-        store.put(path, data := expected or b"")
-    store.put(path + SIGNATURE, sign(signing, data))
+    if expected is not None and data != expected():
+        store.put(path, data := expected())
+    store.put(path + SIGNATURE, sign(signing, data, _time_of(path, data)[1]))
     return True
 
 
@@ -99,12 +122,20 @@ def read_signed(store: ObjectStore, path: str, signing: Signing) -> tuple[dict[s
     Raises:
         SignatureError: The signature does not count.
     """
-    try:
-        data, signature = (store.get(each, limit=MAX_DOCUMENT_BYTES) for each in (path, path + SIGNATURE))
-        document = parse_json(data, path)
-        at = next(parse_time(document[name]) for name in _TIMES if name in document)
-    except ObjectNotFoundError:
+    if not is_there(store, path + SIGNATURE):
         return None
+    try:
+        signature, data = store.get(path + SIGNATURE, limit=_MAX_SIGNATURE), store.get(path, limit=MAX_DOCUMENT_BYTES)
+    except (ObjectNotFoundError, DamageError) as error:  # or it is too large
+        raise SignatureError(f"{path} is not signed so that it counts: {error}", object=path) from None
+    document, at = _time_of(path, data)
+    return document, check_signature(signing, path, data, signature, at)
+
+
+def _time_of(path: str, data: bytes) -> tuple[dict[str, Any], datetime]:
+    """Return a document that is signed, and when it was written."""
+    try:
+        document = parse_json(data, path)
+        return document, next(parse_time(document[name]) for name in _TIMES if name in document)
     except (DamageError, PlanError, StopIteration, TypeError) as error:
         raise SignatureError(f"{path} is no statement or record, or was altered: {error}", object=path) from None
-    return document, check_signature(signing, path, data, signature, at)

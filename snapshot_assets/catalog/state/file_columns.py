@@ -5,6 +5,7 @@ Statistics are read one column at a time, and only if a predicate needs the colu
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -174,6 +175,7 @@ COLUMNS = pa.schema(
 Rows are sorted by chunk, path and `added`.
 """
 
+_SIGNED = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 _BATCH = 4096
 _CACHED_CHUNKS = 16
 _INTERVAL = ("added", "removed", "removed_at")
@@ -288,6 +290,22 @@ class FileColumns:
         table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
         return FileColumns(table.combine_chunks(), self.bounds.concat(other.bounds, self.table.num_rows))
 
+    def digests(self, revisions: Iterable[int]) -> dict[int, str]:
+        """Return a SHA-256 over all that each of these revisions records of its files (FORMAT.md, section 7).
+
+        Raises:
+            DamageError, ObjectNotFoundError: See `Bounds.of`.
+        """
+        hashes = [hashlib.sha256(record) for record in _records([self.table[name] for name in _SIGNED])]
+        for column in sorted(self.bounds.columns):
+            for kind, bounds in self.bounds.of(column).items():
+                names = [pa.repeat(each, bounds.num_rows) for each in (column, kind)]
+                records = _records([*names, *bounds.columns[1:]])
+                for file, record in zip(bounds["file"].to_pylist(), records, strict=True):
+                    hashes[file].update(record)
+        digests = np.frombuffer(b"".join(each.digest() for each in hashes), "V32")
+        return {each: hashlib.sha256(digests[self.in_state(each)].tobytes()).hexdigest() for each in revisions}
+
     def not_retained(self, retained: Sequence[int]) -> FileColumns:
         """Return all intervals of the files that no retained revision, ascending, has."""
         marks = np.array([*retained, _NEVER], dtype=np.int64)
@@ -306,6 +324,20 @@ class FileColumns:
     def _ends(self) -> np.ndarray:
         """Return the revision that ended each interval."""
         return np.where(self.live, _NEVER, self.column("removed"))
+
+
+def _records(columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[bytes]:
+    """Return the values of each row as netstrings, and a NULL as a comma."""
+    fields = []
+    for values in columns:
+        if pa.types.is_floating(values.type):  # by its bits: no number has two texts
+            values = pa.chunked_array([each.view(pa.int64()) for each in values.chunks], pa.int64())
+        if values.type not in (pa.binary(), pa.binary(32)):
+            values = values.cast(pa.string())
+        text = values.cast(pa.binary())
+        size = pc.binary_length(text).cast(pa.string()).cast(pa.binary())
+        fields.append(pc.fill_null(pc.binary_join_element_wise(size, text, b":"), b""))
+    return list(pc.binary_join_element_wise(*fields, b"", b",").to_pylist())
 
 
 def columns_of(files: Sequence[FileState]) -> FileColumns:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.seals.ssh import Signing
+from snapshot_assets.catalog.seals.ssh import Signing, lists_of
 from snapshot_assets.catalog.seals.statement import compare_statement, read_signed
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
@@ -41,9 +41,11 @@ def check_signed(store: ObjectStore, head: State, signing: Signing | None, versi
 
     Raises:
         SignatureError: No signature that counts covers it, or what is signed is not what the log has.
+        PlanError: See `lists_of`.
     """
-    if signing is None or signing.allowed_signers is None:
+    if signing is None or signing.allowed_signers is signing.revoked_keys is None:
         return None
+    lists_of(signing)
     newest = max((each.revision for each in head.readable()), default=0)
     revision = version or newest
     found = read_signed(store, seal_path(revision), signing)

@@ -120,10 +120,13 @@ def sign(options: argparse.Namespace) -> int:
     signing = signing if options.key is None else replace(signing, key=options.key)
     if signing.key is None:
         raise PlanError("no key is given; give --key KEY, or write signing.key in the configuration.")
+    file = Path(options.attestation or ".")
+    if not file.parent.is_dir():
+        raise PlanError(f"There is no folder {file.parent} for {file.name}; make it, or name another file.")
     store = open_log(options, place.store())
     signed = sign_location(store, signing, all_seals=options.all, records=options.records)
     if options.attestation:
-        Path(options.attestation).write_bytes(attestation(store, Catalog.open(store).require_snapshot(), signing))
+        file.write_bytes(attestation(store, Catalog.open(store).require_snapshot(), signing))
     if options.json:
         show_json({"uri": store.uri, "signed": signed})
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,14 +23,15 @@ from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.retained import needed_objects
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, ReplicaConflictError, ReplicaError, VersionNotFoundError
+from snapshot_assets.errors import DamageError, PlanError, ReplicaConflictError, ReplicaError, VersionNotFoundError
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.layout import REPLICA, TRANSACTIONS, seal_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.options import open_store
+from snapshot_assets.storage.options import ObjectLock, open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune, rollback
+from snapshot_assets_tests.servers.s3 import S3Server
 
 NOW = {"grace": timedelta(0), "unsafe": True}
 
@@ -310,3 +312,12 @@ def test_a_receipt_that_was_replaced_by_a_huge_object_is_not_read(
     fault = copy_object(writer.store, replica, ref)
     assert fault is not None
     assert (fault.kind, fault.object) == (FaultKind.SIZE, ref.path)
+
+
+def test_a_bucket_that_cannot_lock_what_is_to_be_locked_gets_no_object(
+    sealed: Writer, s3_server: S3Server, s3_location: str
+) -> None:
+    replica = open_store(parse_location(s3_location), replace(s3_server.options, lock=ObjectLock("governance", "1d")))
+    with pytest.raises(PlanError, match=r"has no Object Lock; use one .* or remove the storage option lock"):
+        replicate(sealed.store, replica)
+    assert list(replica.list()) == []

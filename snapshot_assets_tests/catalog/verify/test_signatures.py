@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.sign import sign_location
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.seals import ssh
 from snapshot_assets.catalog.seals.ssh import NAMESPACE, Signing
+from snapshot_assets.catalog.state.data_files import FileSet
+from snapshot_assets.catalog.state.file_columns import Bounds
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
+from snapshot_assets.catalog.verify.signatures import check_signed
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import PlanError, SigningError
+from snapshot_assets.errors import PlanError, SignatureError, SigningError
+from snapshot_assets.format.actions import ColumnStatistics, DataFile
 from snapshot_assets.format.documents import pretty_json
-from snapshot_assets.format.layout import seal_path
+from snapshot_assets.format.layout import seal_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
@@ -34,6 +45,7 @@ from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.signing import allow, make_key, revoke, sign_from_now, signing_of
 from snapshot_assets_tests.catalog.tags import NOW, reseal
+from snapshot_assets_tests.documents.blocks import ROOT
 
 SEAL, SIGNATURE = seal_path(5), seal_path(5) + ".sig"
 
@@ -49,9 +61,20 @@ def signed(writer: Writer, signing: Signing) -> Writer:
     return _sealed(writer, signing)
 
 
+STATISTICS = (
+    ColumnStatistics("t", 0, 17, 23),
+    ColumnStatistics("share", None, -0.5, float("inf")),
+    ColumnStatistics("name", 1, b"Ada, 1:", b""),
+    ColumnStatistics("done", 0, False, True),
+    ColumnStatistics("empty", 2, None, None),
+)
+
+
 def _sealed(writer: Writer, signing: Signing | None) -> Writer:
     sign_from_now(writer, signing)
-    writer.fill()
+    writer.complete(1, replace(writer.file(1), columns=STATISTICS))
+    writer.complete(2)
+    writer.complete(3, writer.file(3, b"other rows"))
     seal(writer.catalog)
     return writer
 
@@ -105,8 +128,44 @@ def test_a_statement_is_a_function_of_the_log(signed: Writer) -> None:
         f'  "revision": 5,\n  "transaction": "{state.sha256}",\n  "checksum": "{checksum}",\n'
         f'  "verified_revision": 4,\n  "exported_at": "{time.rstrip("0Z") + "Z" if "." in time else time}",\n'
         f'  "sealed_at": "{time.rstrip("0Z") + "Z" if "." in time else time}",\n'
-        f'  "sealed_by": "{signed.catalog.writer_id}",\n  "versions": {{\n    "5": "{checksum}"\n  }}\n}}\n'
+        f'  "sealed_by": "{signed.catalog.writer_id}",\n'
+        f'  "manifest": "{sha256(signed.store.get("manifest.json")).hexdigest()}",\n'
+        f'  "versions": {{\n    "5": "{checksum}"\n  }},\n'
+        f'  "files": {{\n    "5": "{_digest(live.file for live in state.live_files())}"\n  }}\n}}\n'
     )
+
+
+def _digest(files: Iterable[DataFile]) -> str:
+    """Compute the digest of data files as FORMAT.md describes it."""
+
+    def record(*values: object) -> bytes:
+        return b"".join(b"," if value is None else b"%d:%b," % (len(text := _text(value)), text) for value in values)
+
+    digests = b""
+    for file in files:
+        columns = sorted(file.columns, key=lambda each: each.column)
+        kinds = [_KINDS[type(each.minimum if each.minimum is not None else each.maximum)] for each in columns]
+        statistics = [
+            record(each.column, kind, each.null_count, each.minimum, each.maximum)
+            for each, kind in zip(columns, kinds, strict=True)
+        ]
+        own = (file.path, file.schema, file.table, file.rows, file.bytes, bytes.fromhex(file.sha256))
+        digests += sha256(record(*own, file.schema_id, file.tombstones_through) + b"".join(statistics)).digest()
+    return sha256(digests).hexdigest()
+
+
+_KINDS = {bool: "boolean", int: "integer", float: "floating", bytes: "binary", type(None): "integer"}
+
+
+def _text(value: object) -> bytes:
+    match value:
+        case bytes():
+            return value
+        case bool():
+            return b"true" if value else b"false"
+        case float():
+            return str(*struct.unpack("<q", struct.pack("<d", value))).encode()
+    return str(value).encode()
 
 
 def test_every_seal_has_a_statement_also_without_a_key(sealed: Writer, signing: Signing) -> None:
@@ -230,6 +289,19 @@ def test_a_list_that_is_missing_is_a_mistake_of_the_call(signed: Writer, signing
         verify(signed.store, signing=replace(signing, revoked_keys="/nowhere"))
 
 
+def test_an_empty_list_does_not_turn_anything_off(signed: Writer, signing: Signing, tmp_path: Path) -> None:
+    revoked = str(revoke(tmp_path, Path(str(signing.key))))
+    for mistaken, empty in (
+        (replace(signing, revoked_keys=""), "revoked_keys"),
+        (replace(signing, allowed_signers=""), "allowed_signers"),
+        (Signing(revoked_keys=revoked), "allowed_signers"),
+    ):
+        with pytest.raises(PlanError, match=rf"signing\.{empty} is empty; name a readable file with"):
+            verify(signed.store, depth="quick", signing=mistaken)
+        with pytest.raises(PlanError, match=rf"signing\.{empty} is empty"):
+            location_status(signed.store, datetime.now(UTC), mistaken)
+
+
 def test_anything_altered_below_the_signed_seal_is_found(signed: Writer, signing: Signing) -> None:
     store = signed.store
     for info in list(store.list()):
@@ -270,6 +342,117 @@ def _by(signing: Signing, data: bytes) -> bytes:
     return subprocess.run(sign, input=data, capture_output=True, check=True).stdout
 
 
+def _forge_first_file(store: ObjectStore, **changes: object) -> None:
+    """Forge the checkpoint of the newest revision and hide the log before it, which proves what was forged."""
+    state = scan_log(store).state
+    files = state.files.merged()
+    bounds = {"bounds": changes.pop("bounds")} if "bounds" in changes else {}
+    first = np.arange(files.table.num_rows) == 0
+    state.files = FileSet(replace(files.with_values(first, **changes), **bounds))
+    write_checkpoint(store, state)
+    for revision in range(2, state.revision):
+        store.delete(transaction_path(revision))
+
+
+@pytest.mark.parametrize("version", [5, 7])
+@pytest.mark.parametrize(
+    "changes", [{"tombstones_through": 7}, {"bytes": 1}, {"sha256": b"0" * 32}, {"bounds": Bounds()}, {}]
+)
+def test_a_forged_checkpoint_whose_log_is_hidden_is_refused(
+    signed: Writer, signing: Signing, version: int, changes: dict[str, object]
+) -> None:
+    """Also of an older version without a signature of its own, whose file is not in the newest."""
+    if version == 5:
+        [old] = signed.catalog.state.files.chunk(1).values()
+        signed.complete(1, signed.file(1, b"new rows"), replaces=(old.file.path,))
+        seal(signed.catalog)
+        signed.store.delete(SIGNATURE)
+    else:
+        reseal(signed)
+    _forge_first_file(signed.store, **changes)
+    if not changes:
+        assert not verify(signed.store, signing=signing).damaged
+        return
+    faults = verify(signed.store, depth="quick", signing=signing).faults
+    assert [each.kind for each in faults if each.object == seal_path(7)] == [FaultKind.SIGNATURE]
+    with pytest.raises(SignatureError, match=r"the snapshot was altered or replaced after that seal"):
+        check_signed(signed.store, read_state(signed.store), signing, version)
+
+
+def _follow_the_page(signed: Writer, signing: Signing) -> bool:
+    """Return whether the page's commands accept a location."""
+    page = (ROOT / "docs/how-to/verify-without.md").read_text().partition("\n## Verify")[2]
+    [script] = re.findall(r'```python title="sums.py"\n(.*?)```', page, re.DOTALL)
+    folder = Path(signed.store.uri.removeprefix("file://").replace("%20", " "))
+    (folder / "sums.py").write_text(script)
+    commands = [line.removeprefix("$ ") for line in page.splitlines() if line.startswith("$ ") and " cd " not in line]
+    text = "\n".join(["set -eo pipefail", *commands]).replace("../../allowed_signers", str(signing.allowed_signers))
+    done = subprocess.run(["bash", "-c", text.replace("ada@", "alice@")], cwd=folder, capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def test_the_page_accepts_what_was_signed_and_nothing_else(signed: Writer, signing: Signing, tmp_path: Path) -> None:
+    store, key = signed.store, Path(str(signing.key))
+    assert _follow_the_page(signed, signing)
+    for options, accepted in (('valid-before="20990101"', True), ('valid-after="20990101"', False)):
+        assert _follow_the_page(signed, _limited(signing, tmp_path, options)) is accepted
+    statement = json.loads(store.get(SEAL)) | {"sealed_at": "2020-01-01T00:00:00Z"}
+    genuine = {path: store.get(path) for path in (SEAL, SIGNATURE)}
+    store.put(SEAL, pretty_json(statement))
+    store.put(SIGNATURE, _by(Signing(str(key)), store.get(SEAL)))
+    assert _follow_the_page(
+        signed, _limited(signing, tmp_path, 'valid-before="20210101"')
+    )  # the time of the seal counts
+    for path, data in genuine.items():
+        store.put(path, data)
+    [first, *_] = signed.catalog.state.live_files()
+    line = f"{first.file.sha256}  {first.file.path}\n"
+    sums = store.get("SHA256SUMS").decode()
+    for path, data in (
+        ("SHA256SUMS", sums.replace(line, f"#\r{line}").encode()),
+        (first.file.path, b"forged"),
+        (transaction_path(5), b"forged" + store.get(transaction_path(5))[-32:]),
+    ):
+        genuine[path] = store.get(path)
+        store.put(path, data)
+        assert _follow_the_page(signed, signing) is (path == "SHA256SUMS")
+        if path != "SHA256SUMS":
+            store.put(path, genuine[path])
+    assert _follow_the_page(signed, signing)
+
+
+def _limited(signing: Signing, folder: Path, options: str) -> Signing:
+    return replace(signing, allowed_signers=str(allow(folder, Path(str(signing.key)), options=options)))
+
+
+def test_statistics_that_are_damaged_prove_nothing(signed: Writer, signing: Signing) -> None:
+    path = write_checkpoint(signed.store, signed.catalog.state)
+    for revision in range(2, 5):
+        signed.store.delete(transaction_path(revision))
+    state, data = read_state(signed.store), signed.store.get(path)
+    signed.store.put(path, data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(SignatureError, match=rf"{SEAL} cannot be compared with the log: Section bounds .* of {path}"):
+        check_signed(signed.store, state, signing)
+    assert verify(signed.store, signing=signing).damaged
+
+
+def test_a_writer_whose_checkpoint_was_pruned_meanwhile_signs_what_it_seals(signed: Writer, signing: Signing) -> None:
+    old = write_checkpoint(signed.store, signed.catalog.state)
+    signed.catalog = Catalog(signed.store, read_state(signed.store), signing=signing)
+    signed.store.delete(old)  # it reads statistics from there
+    assert reseal(signed) == 7
+    assert verify(signed.store, signing=signing).signed == "revision 7, by alice@example.com"
+
+
+def test_statements_of_older_builds_count(signed: Writer, signing: Signing) -> None:
+    statement = {
+        name: value for name, value in json.loads(signed.store.get(SEAL)).items() if name not in ("manifest", "files")
+    }
+    signed.store.put(SEAL, pretty_json(statement))
+    signed.store.put(SIGNATURE, _by(signing, signed.store.get(SEAL)))
+    assert not verify(signed.store, signing=signing).damaged
+
+
 def test_signatures_are_made_elsewhere_and_only_of_what_is_in_the_log(sealed: Writer, signing: Signing) -> None:
     """An attacker may have written the statement before: nothing of it is signed that the log does not give."""
     statement = json.loads(sealed.store.get(SEAL))
@@ -278,6 +461,57 @@ def test_signatures_are_made_elsewhere_and_only_of_what_is_in_the_log(sealed: Wr
     assert json.loads(sealed.store.get(SEAL)) == statement
     assert sign_location(sealed.store, signing) == []
     assert not verify(sealed.store, signing=signing).damaged
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("path", [SEAL, SIGNATURE])
+def test_what_was_truncated_is_signed_again(signed: Writer, signing: Signing, path: str, listed: bool) -> None:
+    signed.store.put(path, signed.store.get(path)[:100])
+    assert "altered" in refusal(signed.store, signing)
+    signer = signing if listed else replace(signing, allowed_signers=None)
+    assert sign_location(signed.store, signer) == [SIGNATURE]
+    assert not verify(signed.store, signing=signing).damaged
+    assert sign_location(signed.store, signer) == []
+
+
+def test_a_signature_without_its_statement_names_the_statement(signed: Writer, signing: Signing) -> None:
+    signed.store.delete(SEAL)
+    assert f"{SEAL} is not signed so that it counts: " in refusal(signed.store, signing)
+    assert sign_location(signed.store, signing) == []  # the statement is what it was
+    assert not verify(signed.store, signing=signing).damaged
+
+
+def test_a_writer_whose_own_signature_would_not_count_writes_nothing(
+    store: ObjectStore, signing: Signing, tmp_path: Path
+) -> None:
+    bad = tmp_path / "program"
+    bad.write_text("#!/bin/sh\necho '-----BEGIN SSH SIGNATURE-----'\n")
+    bad.chmod(0o700)
+    other = str(make_key(tmp_path, "bob"))
+    for mistaken, message in (
+        (replace(signing, key=other), "is not listed in"),
+        (replace(signing, revoked_keys=str(revoke(tmp_path, Path(str(signing.key))))), "is revoked by"),
+        (Signing(key=other, program=str(bad)), "it or its signature was altered"),
+    ):
+        with pytest.raises(SigningError, match=rf"The signature of the key of `signing` does not count: .*{message}"):
+            Catalog.open_for_writing(store, signing=mistaken)
+        assert list(store.list()) == []
+
+
+def test_a_signature_that_takes_too_long_is_damage_of_that_object(
+    signed: Writer, signing: Signing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = signed.store.get(SIGNATURE)
+    signed.store.put(SIGNATURE, bytes(64 * 1024 + 1))
+    assert "at most 65,536 were expected" in refusal(signed.store, signing)
+    signed.store.put(SIGNATURE, genuine)
+    slow = tmp_path / "bin" / "ssh-keygen"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o700)
+    monkeypatch.setenv("PATH", str(slow.parent), prepend=os.pathsep)
+    monkeypatch.setattr(ssh, "_SECONDS", 0.2)
+    assert "ssh-keygen did not answer within" in refusal(signed.store, signing)
 
 
 def test_all_versions_and_records_are_signed(sealed: Writer, signing: Signing) -> None:
