@@ -444,10 +444,8 @@ def test_names_that_differ_by_case_get_a_number_and_a_note(
 def test_a_name_with_its_version_or_schema_uses_no_other_table(exported: Place) -> None:
     snapshot = open_version(exported.store, None)
     with SqlSession({"new": snapshot, "old": snapshot}) as opened:
-        query = (
-            "FROM new.main.readings WHERE ts < '2025-01-02' UNION ALL FROM old.main.readings WHERE ts < '2025-01-03'"
-        )
-        opened.rows(query, 9)
+        early = "FROM {}.main.readings WHERE t < '2025-01-0{}'"
+        opened.rows(f"{early.format('new', 2)} UNION ALL {early.format('old', 3)}", 9)
         found = {key[0]: len(place.parts or ()) for key, place in opened._places.items() if key[2] == "readings"}
         files = len(snapshot.table("main.readings")._all.parts)
         assert 0 < found["new"] < found["old"] < files
