@@ -131,9 +131,15 @@ def _compare(work: str, plain: Read, ways: dict[str, Read], consume: Callable[[D
 def _without_spark(uri: str, files: list[str], rounds: int) -> None:
     snapshot = snapshot_assets.open(uri)
 
-    def sql(query: str, *, verify: bool) -> None:
-        with SqlSession({DEFAULT: snapshot}, verify=verify) as session:
+    def opened() -> SqlSession:
+        return SqlSession({DEFAULT: snapshot}, verify=False)
+
+    def hashed(query: str) -> None:
+        with SqlSession({DEFAULT: snapshot}) as session:
             session.rows(query.format("main.metrics"), 1000)
+
+    def unverified(session: SqlSession, query: str) -> None:
+        session.rows(query.format("main.metrics"), 1000)
 
     def plain(query: str) -> None:
         with duckdb.connect() as connection:
@@ -143,10 +149,14 @@ def _without_spark(uri: str, files: list[str], rounds: int) -> None:
         for _ in batches:
             pass
 
-    works: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {}
+    session = opened()
+    works: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
+        "opening a session : opening DuckDB": (lambda: opened().__exit__(), lambda: duckdb.connect().close())
+    }
     for name, query in _QUERIES.items():
-        for way, verify in (("unverified", False), ("hashed", True)):
-            works[f"sql {name}, {way} : DuckDB"] = (partial(sql, query, verify=verify), partial(plain, query))
+        theirs = partial(plain, query)
+        works[f"sql {name} in an open session, unverified : DuckDB"] = (partial(unverified, session, query), theirs)
+        works[f"sql {name} in a new session, hashed : DuckDB"] = (partial(hashed, query), theirs)
     table, dataset = snapshot.table("main.metrics"), pyarrow.dataset.dataset(files)
     works["Arrow scan : pyarrow.dataset"] = (
         lambda: drain(table.scan(verify=False)),
