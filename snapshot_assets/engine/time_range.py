@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +12,9 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import time_text
+
+CLOCK_CHANGE = timedelta(hours=3)
+"""More than clocks are put on or back: so near are the instants that a skipped or repeated local time may mean."""
 
 
 @dataclass(frozen=True)

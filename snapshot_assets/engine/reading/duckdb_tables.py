@@ -6,10 +6,10 @@ file has the table's types and no row of it is deleted; the snapshot's reader st
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import count
 
 import pyarrow as pa
 
@@ -160,42 +160,56 @@ def sql_tables(schema: DatabaseSchema) -> list[SqlTable]:
     """Return the tables of a snapshot as DuckDB shows them; one without columns is left out, as DuckDB has none."""
     with closing(Texts()) as texts:
         names = unique([table.table_name for table in schema.tables if table.columns])
-        return [_table(schema.table(name), shown, schema.database, texts) for name, shown in names.items()]
+        return [_table(schema.table(name), names, schema.database, texts) for name in names]
 
 
-def unique(names: Iterable[TableName]) -> dict[TableName, TableName]:
-    """Return names of tables in SQL: those that differ only by case from an earlier one get a number."""
-    taken = defaultdict[str, dict[str, None]](dict)  # by schema
-    return {name: TableName(name.schema, _free(name.table, taken[name.schema.lower()])) for name in names}
+def unique(names: Sequence[TableName]) -> dict[TableName, TableName]:
+    """Return names in SQL, of tables or of columns: DuckDB ignores case.
+
+    Of several that differ only by case, the one in lower case keeps its name, or the first; the others get a number
+    with which no other has that name.
+    """
+    taken = {_folded(name) for name in names}
+    keeps: dict[TableName, TableName] = {}
+    for name in sorted(names, key=lambda name: name != _folded(name)):
+        keeps.setdefault(_folded(name), name)
+    shown = {}
+    for name in names:
+        free, numbers = name, count(1)
+        while keeps[_folded(name)] != name and _folded(free) in taken:
+            free = TableName(name.schema, f"{name.table}_{next(numbers)}")
+        taken.add(_folded(free))
+        shown[name] = free
+    return shown
 
 
-def _free(name: str, taken: dict[str, None]) -> str:
-    """Return a name that is not taken, whatever its case, and take it."""
-    number, free = 0, name
-    while free.lower() in taken:
-        number += 1
-        free = f"{name}_{number}"
-    taken[free.lower()] = None
-    return free
+def _folded(name: TableName) -> TableName:
+    return TableName(name.schema.lower(), name.table.lower())
 
 
-def _table(table: Table, name: TableName, database: str, texts: Texts) -> SqlTable:
-    columns, notes, taken = [], [], dict[str, None]()
-    if name != table.table_name:
-        notes.append(f"{table.table_name} is named {printed_name(*name)} here: DuckDB ignores case in names.")
+def _renamed(shown: Mapping[TableName, TableName], name: TableName) -> list[str]:
+    """Return a sentence if other names differ from one only by case; `shown` are those in SQL."""
+    alike = [each for each in shown if _folded(each) == _folded(name)]
+    pairs = ", ".join(f"{printed_name(each.table)} is {printed_name(shown[each].table)}" for each in alike)
+    return [f"DuckDB ignores case in names, so here {pairs}."] if len(alike) > 1 else []
+
+
+def _table(table: Table, names: Mapping[TableName, TableName], database: str, texts: Texts) -> SqlTable:
+    name, columns, notes, carried = table.table_name, [], _renamed(names, table.table_name), []
+    shown = unique([TableName("", column.name) for column in table.columns])
     for column in table.columns:
-        where = printed_name(*table.table_name, column.name)
-        shown = _free(column.name, taken)
-        if shown != column.name:
-            notes.append(f"{where} is named {shown} here: DuckDB ignores case in names.")
+        own = TableName("", column.name)
+        notes += [note for note in _renamed(shown, own) if note not in notes]
         try:
-            columns.append(_column(table.table_name, column, shown, database, texts))
+            columns.append(_column(name, column, shown[own].table, database, texts))
         except UnsupportedTypeError as error:
-            notes.append(f"{where} is left out: {error}")
+            notes.append(f"{printed_name(*name, column.name)} is left out: {error}")
             continue
         if column.carrier is Carrier.TEXT and columns[-1].type == "VARCHAR" != column.type:
-            notes.append(f"{where} is {column.type}, for which DuckDB has no exact type: it is a text here.")
-    return SqlTable(table, name, tuple(columns), tuple(notes))
+            carried.append(f"{printed_name(column.name)} ({column.type})")
+    if carried:
+        notes.append(f"Carried as text in {printed_name(*name)}, and texts here: {', '.join(carried)}.")
+    return SqlTable(table, names[name], tuple(columns), tuple(notes))
 
 
 def _column(table: TableName, column: Column, shown: str, database: str, texts: Texts) -> SqlColumn:

@@ -221,10 +221,10 @@ class SnapshotTable:
         ) -> Iterator[pl.DataFrame]:
             for batch in self.scan(columns, verify=verify):
                 frame = pl.DataFrame(batch)
-                frame = frame if predicate is None else frame.filter(predicate)
-                frame = frame if rows is None else frame.head(rows)
-                rows = None if rows is None else rows - len(frame)
-                yield frame
+                if rows is not None:  # the first rows of the table; the predicate selects among them
+                    frame = frame.head(rows)
+                    rows -= len(frame)
+                yield frame if predicate is None else frame.filter(predicate)
                 if rows == 0:
                     return
 
@@ -248,6 +248,6 @@ class SnapshotTable:
 
 
 def _aware(time: datetime | None) -> datetime | None:
-    if time is not None and time.tzinfo is None:
-        raise PlanError(f"{time.isoformat()} has no time zone; give an aware datetime, such as one in datetime.UTC")
+    if time is not None and (not isinstance(time, datetime) or time.tzinfo is None):
+        raise PlanError(f"{time!r} has no time zone; give an aware datetime, such as one in datetime.UTC")
     return time

@@ -29,6 +29,7 @@ from snapshot_assets.engine.reading.parallel import check_parts
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.reading.sql_places import DEFAULT, MARGIN, Bounds, Place, local_root, places_of
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.scratch_folders import scratch_folder
 
 _QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
@@ -79,8 +80,9 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         self._places = {_key(place.path): place for place in places_of(snapshots)}
         with ExitStack() as stack:
             spill = stack.enter_context(scratch_folder(Path(gettempdir()), "snapshots-sql"))
-            self._planner = stack.enter_context(duckdb.connect())
-            self._runner = stack.enter_context(duckdb.connect(config={"temp_directory": str(spill)}))
+            self._planner, self._runner = (
+                stack.enter_context(duckdb.connect(config={"temp_directory": str(spill)})) for _ in range(2)
+            )
             self._files = ObjectFiles()
             self._runner.register_filesystem(self._files)
             self._define()
@@ -188,7 +190,13 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             raise PlanError(_READ_ONLY)
         for node in base_tables(tree):
             *above, table = map(str.lower, node["qualified_name"]["path"])
-            yield from (key for key in self._places if key[2] == table and {*above} <= {*key[:2]})
+            keys = [key for key in self._places if key[2] == table and {*above} <= {*key[:2]}]
+            if not above:
+                keys = [key for key in keys if key[0] == next(iter(self._snapshots))]
+                if len(keys) > 1:
+                    several = ", ".join(printed_name(*self._places[key].path[1:]) for key in keys)
+                    raise PlanError(f"Several schemas have a table {table}: name one of {several}.")
+            yield from keys
 
     def _add_metadata(self, sql: str) -> None:
         """Create the metadata tables that a text mentions."""
@@ -208,10 +216,9 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         They are open for a table of which the plan has fewer scans than the query names: a scan that was left out of
         the plan, because the table there has no rows, may have had other bounds.
         """
-        if query.type is not duckdb.StatementType.SELECT:
-            return {}
+        text = _EXPLAINS.sub("", query.query)
         with _refusals():
-            explained = self._planner.execute(f"EXPLAIN (FORMAT json) {query.query}").fetchall()
+            explained = self._planner.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()
         found: dict[_Key, list[Bounds]] = {}
         for scan in _scans(json.loads(explained[0][1])):
             key = _key(_parts("\n".join(_lines(scan["Table"]))))

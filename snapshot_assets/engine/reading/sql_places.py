@@ -19,9 +19,10 @@ from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.parallel import check_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_files
 from snapshot_assets.engine.reading.snapshot import Snapshot
-from snapshot_assets.engine.time_range import in_zone, is_time
+from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.units import is_utc
 from snapshot_assets.storage.location import FILE, parse_location
 
 DEFAULT = "memory"
@@ -69,14 +70,15 @@ class Place:
         if name is None or shown is None or not is_time(table.column(name).arrow_field().type):
             return None, None
         assert self.snapshot.state.header is not None
+        zone = self.snapshot.state.header.time_zone
         one = rf"\({re.escape(shown)} (>=|>|<=|<|=) '([^']*)'::(?:TIMESTAMP(?: WITH TIME ZONE|_S|_MS|_NS)?|DATE)\)"
         for text in filters:
             match = re.fullmatch(f"{one}|\\({one} AND {one}\\)", text)
             found = list(filter(None, match.groups())) if match else []
             for sign, value in zip(found[::2], found[1::2], strict=True):
-                for time in _instants(value, self.snapshot.state.header.time_zone):
-                    start += [time - MARGIN] if sign in (">", ">=", "=") else []
-                    end += [time + MARGIN] if sign in ("<", "<=", "=") else []
+                for time, margin in _instants(value, zone):
+                    start += [time - margin] if sign in (">", ">=", "=") else []
+                    end += [time + margin] if sign in ("<", "<=", "=") else []
         first, last = max(start, default=None), min(end, default=None)
         if first is not None and last is not None and first >= last:
             last = first + MARGIN  # no row is in the range; one of time is never empty
@@ -149,12 +151,19 @@ def _path_below(root: str, part: FilePart) -> str:
     return f"{root}/{part.file.path}"
 
 
-def _instants(text: str, zone: str) -> Iterator[datetime]:
-    """Yield a time as DuckDB prints it as an instant, unless it lies at an end of the calendar."""
+def _instants(text: str, zone: str) -> Iterator[tuple[datetime, timedelta]]:
+    """Yield a time as DuckDB prints it as an instant, and how far rows of that time may be from it.
+
+    Nothing is yielded for a time at an end of the calendar.
+    """
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         return
-    if 1 < time.year < 9999:
-        local = pa.array([time.replace(tzinfo=None)], pa.timestamp("us"))
-        yield time if time.tzinfo else in_zone(local, zone).cast(pa.timestamp("us", "UTC"))[0].as_py()
+    if not 1 < time.year < 9999:
+        return
+    if time.tzinfo:
+        yield time, MARGIN
+    else:
+        local = in_zone(pa.array([time], pa.timestamp("us")), zone)
+        yield local.cast(pa.timestamp("us", "UTC"))[0].as_py(), MARGIN if is_utc(zone) else CLOCK_CHANGE

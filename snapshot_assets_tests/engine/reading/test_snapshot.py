@@ -236,6 +236,15 @@ def test_polars_reads_only_the_columns_of_a_query(snapshot: Snapshot, monkeypatc
     )
 
 
+def test_a_filter_after_a_limit_of_polars_selects_among_the_first_rows(hourly: Callable[..., str]) -> None:
+    table = snapshot_assets.open(hourly()).table("main.hourly")
+    first, late = table.to_polars().head(10), pl.col("n") >= 5
+    found = sorted(pl.DataFrame(table).head(10).filter(late)["n"].to_list())
+    assert sorted(first.filter(late).collect()["n"].to_list()) == found
+    assert 0 < len(found) < 10
+    assert table.to_polars().filter(late).head(3).collect().height == 3
+
+
 def test_a_limit_of_polars_opens_no_further_files(hourly: Callable[..., str]) -> None:
     snapshot, store = counting(snapshot_assets.open(hourly()))
     assert len(snapshot.table("main.hourly").to_polars(verify=False).head(1).collect()) == 1
