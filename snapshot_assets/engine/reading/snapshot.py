@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from snapshot_assets.catalog.listing import METADATA_TABLES, TableRequest
-from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection.selection import suggestion
@@ -86,6 +86,11 @@ class Snapshot:
         """The revision that is read."""
         return self.state.revision
 
+    @cached_property
+    def documents(self) -> dict[int, DatabaseSchema]:
+        """The schemas with which its files were written, by id; read when they are first needed."""
+        return read_schemas(self.store, self.state)
+
     @property
     def tables(self) -> tuple[str, ...]:
         """The names of the tables, as `table` takes them, sorted."""
@@ -139,7 +144,7 @@ class SnapshotTable:
         """The table's definition in the database: types, keys, comments."""
         return self._all.table
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The columns, with the Arrow types in which the data files carry them."""
         return self._all.schema

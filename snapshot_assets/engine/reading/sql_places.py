@@ -7,12 +7,11 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 
 import duckdb
 import pyarrow as pa
 
-from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, Stream, sql_tables, table_query
 from snapshot_assets.engine.reading.options import RowOptions
@@ -21,7 +20,7 @@ from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
 from snapshot_assets.format.name_texts import printed_name
-from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import is_utc
 from snapshot_assets.storage.location import FILE, parse_location
 
@@ -53,14 +52,10 @@ class Place:
         options = RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False)
         return choose_files(snapshot.store, snapshot.state, snapshot.schema, options)
 
-    @cached_property
-    def _documents(self) -> dict[int, DatabaseSchema]:
-        return read_schemas(self.snapshot.store, self.snapshot.state)
-
     def queries(self, read: TableRead, path_of: PathOf) -> tuple[list[str], list[FilePart]]:
         """Return the queries of the files that DuckDB reads by itself, and the other files."""
-        own, streamed = self.table.groups(read, self._documents)
-        return table_query(self.table, own, self._documents, path_of), streamed
+        own, streamed = self.table.groups(read, self.snapshot.documents)
+        return table_query(self.table, own, self.snapshot.documents, path_of), streamed
 
     def scans(self, filters: Iterable[str]) -> Bounds:
         """Return the bounds that filters of one scan, as DuckDB explains them, set to the time index."""
