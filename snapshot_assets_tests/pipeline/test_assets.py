@@ -145,6 +145,9 @@ def test_the_manifest_of_a_plan_with_iceberg_publishes_what_it_sealed(copied):
     folder = project.location.as_uri() + "/iceberg/main/sensors"
     assert StaticTable.from_metadata(folder).current_snapshot().snapshot_id == project.state().newest_seal.revision
     assert StaticTable.from_metadata(folder).scan().to_arrow().num_rows == 2
+    [metadata] = project.materialized("manifest").values()
+    [row] = metadata["iceberg_tables"].records
+    assert row.data == {"table": "main.sensors", "folder": folder, "metadata": f"{folder}/metadata/v1.metadata.json"}
 
 
 def _noting(listed, original):

@@ -5,13 +5,13 @@ Safety does not depend on asset checks or other verification: sealing itself rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count, islice
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
@@ -42,6 +42,7 @@ class Sealed:
         sampled_bytes: Bytes of older files that were hashed again, where no file was new.
         verified_before: Earlier seals verified files up to this revision; all later files were hashed.
         report: What the call checked, and the paths of all files that it hashed.
+        iceberg: The Iceberg tables that were published with it, as `iceberg.publish` returns them.
     """
 
     seal: SealState
@@ -50,6 +51,7 @@ class Sealed:
     sampled_bytes: int
     verified_before: int
     report: Report
+    iceberg: Sequence[Mapping[str, Any]] = ()
 
 
 def seal(

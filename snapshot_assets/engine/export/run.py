@@ -264,9 +264,10 @@ class ExportRun:
             suspects=suspects,
             progress=partial(self.stage, "verifying files"),
         )
-        if (iceberg := self.plan.iceberg) is not None:
-            publish_iceberg(catalog.store, tables=iceberg.tables, catalog=iceberg.catalog)
-        return sealed
+        if (iceberg := self.plan.iceberg) is None:
+            return sealed
+        published = publish_iceberg(catalog.store, tables=iceberg.tables, catalog=iceberg.catalog)
+        return replace(sealed, iceberg=published)
 
     def committed_schema(self) -> DatabaseSchema:
         """Return the newest schema in the log, read from the location."""

@@ -138,6 +138,9 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
         "verified_before": sealed.verified_before,
         "newly_sealed": sealed.new,
     }
+    if sealed.iceberg:
+        columns = ("table", "folder", "metadata")
+        metadata["iceberg_tables"] = first_rows({name: each[name] for name in columns} for each in sealed.iceberg)
     if tables := rows_outside(state):
         metadata |= {"not_exported": outside_text(state), "rows_outside_by_table": first_rows(map(vars, tables))}
     return with_sizes(metadata)
