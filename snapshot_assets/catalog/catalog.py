@@ -44,7 +44,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.layout import MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore, warn_once
-from snapshot_assets.storage.create import SingleWriterStore, probe
+from snapshot_assets.storage.create import SingleWriterStore, probe, refuse_unlockable
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
 """How far this machine's clock may be from the store's, or behind the last commit, without an error or warning."""
@@ -88,6 +88,7 @@ def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], dat
 
 def proved(store: ObjectStore, *, single_writer: bool, clock: Callable[[], datetime]) -> ObjectStore:
     """Return a store for commits after a probe of rights, conditional creates and clocks."""
+    refuse_unlockable(store)
     probed = probe(store, single_writer=single_writer)
     ahead = clock() - probed.store_time
     if abs(ahead) > MAX_CLOCK_SKEW:  # with a late clock, retention would take new seals and tags for old ones

@@ -16,6 +16,7 @@ from snapshot_assets.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
+    StoreDeniedError,
     StoreUnavailableError,
 )
 from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
@@ -94,6 +95,19 @@ class ProbeResult:
     store_time: datetime
 
 
+def refuse_unlockable(store: ObjectStore) -> None:
+    """Refuse a bucket without Object Lock if the storage option `lock` is given.
+
+    Without the right to read its configuration, the first write shows whether it locks objects.
+
+    Raises:
+        PlanError: The bucket has no Object Lock.
+    """
+    if (bucket := bucket_of(store)) is not None and bucket.options.lock is not None:
+        with suppress(StoreDeniedError):
+            locked_bucket(store)
+
+
 def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
     """Test that a location can be written, read, listed and deleted from, and that creates are conditional.
 
@@ -101,13 +115,10 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
     conditional creates: the caller promises to be the only writer.
 
     Raises:
-        PlanError: The storage option `lock` is given, and the bucket has no Object Lock; nothing was written.
         StoreDeniedError: A right is missing; the message names the operation and the object.
         ConditionalCreateUnsupportedError: Two creates of one object both succeeded, or the store has none.
         StorageError: The store lost or altered the object.
     """
-    if (bucket := bucket_of(store)) is not None and bucket.options.lock is not None:
-        locked_bucket(store)
     token = uuid4().hex
     path = f"{_FOLDER}probe-{token}"
     try:

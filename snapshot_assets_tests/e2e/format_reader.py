@@ -7,6 +7,7 @@ differs from the specification; `fold` gives the state at any revision.
 import base64
 import json
 import re
+import struct
 import tempfile
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
@@ -92,6 +93,35 @@ def type_text(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return "struct<" + ", ".join('"' + f.name.replace('"', '""') + f'": {type_text(f.type)}' for f in kind) + ">"
     return str(kind)
+
+
+def record(*values: Any) -> bytes:
+    """Return values as netstrings, and an unknown one as a comma."""
+    texts: list[bytes | None] = []
+    for value in values:
+        match value:
+            case None | bytes():
+                texts.append(value)
+            case bool():
+                texts.append(str(value).lower().encode())
+            case float():
+                texts.append(str(struct.unpack("<q", struct.pack("<d", value))[0]).encode())
+            case _:
+                texts.append(str(value).encode())
+    return b"".join(b"," if text is None else b"%d:%s," % (len(text), text) for text in texts)
+
+
+def recorded(f: Any) -> bytes:
+    """Return a SHA-256 over all that the log records of a data file."""
+    names = ("path", "schema", "table", "rows", "bytes")
+    text = record(*(getattr(f, name) for name in names), bytes.fromhex(f.sha256), f.schema_id, f.tombstones_through)
+    for each in sorted(f.columns, key=lambda each: each.column.encode()):
+        kinds = [getattr(each, name).WhichOneof("kind") for name in ("minimum", "maximum")]
+        values = zip((each.minimum, each.maximum), kinds, strict=True)
+        bounds = [kind and getattr(value, kind) for value, kind in values]
+        kind = next(filter(None, kinds), "integer")
+        text += record(each.column, kind, each.null_count if each.HasField("null_count") else None, *bounds)
+    return sha256(text).digest()
 
 
 class State:
@@ -196,6 +226,10 @@ class State:
         canonical = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return digest(f"{text}{digest(canonical)}  header\n")
 
+    def files_digest(self) -> str:
+        files = sorted(self.files.values(), key=lambda f: (f.chunk, f.path))
+        return digest(b"".join(map(recorded, files)))
+
     def windows(self) -> dict[int, Any]:
         header, reach = self.begin.header, self.begin.header.time_range
         bounded = reach.HasField("start") and reach.HasField("end") and not header.schema_only
@@ -265,6 +299,7 @@ class Reader:
         self.log: list[Any] = []
         self.hints: list[tuple[bytes, bytes]] = []
         self.versions: dict[str, str] = {}
+        self.file_digests: dict[str, str] = {}
         try:
             self.read_log()
             self.objects(fold(self.log))
@@ -318,6 +353,7 @@ class Reader:
         """A statement is a function of the log; builds from before wrote none."""
         name, seal, sealed_at = f"{state.head.revision:020}", state.seal, instant(state.head.committed_at)
         self.versions[str(state.head.revision)] = seal.checksum
+        self.file_digests[str(state.head.revision)] = state.files_digest()
         expected = {
             "version": 1,
             "location_id": state.head.location_id.hex(),
@@ -329,7 +365,9 @@ class Reader:
             "exported_at": instant(seal.exported_at) if seal.exported_at else sealed_at,
             "sealed_at": sealed_at,
             "sealed_by": state.head.writer_id,
+            "manifest": digest(pretty(state.manifest())),
             "versions": self.versions,
+            "files": self.file_digests,
         }
         path = self.location / f"seals/{name}.json"
         if path.exists():

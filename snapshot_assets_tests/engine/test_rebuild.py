@@ -250,7 +250,7 @@ def test_a_torn_file_leaves_its_chunk_to_the_next_export(spot: Spot) -> None:
 
 def test_a_location_whose_log_was_lost_is_not_taken_for_an_empty_one(spot: Spot) -> None:
     spot.lose("transactions/")
-    with pytest.raises(LostLogError, match=r"has no log, but data/.* is there.*Rebuild"):
+    with pytest.raises(LostLogError, match=r"has no log, but data/.* is there.*rebuild the log"):
         export(spot.place, spot.store)
     spot.lose("data/")
     with pytest.raises(LostLogError, match=r"manifest\.json is there"):

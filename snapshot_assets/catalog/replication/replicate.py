@@ -42,7 +42,7 @@ from snapshot_assets.format.transactions import decode_transaction, trailing_sha
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore, delete_unless_retained
 from snapshot_assets.storage.bulk import Listed, in_parallel
-from snapshot_assets.storage.create import SingleWriterStore, holds, probe
+from snapshot_assets.storage.create import SingleWriterStore, holds, probe, refuse_unlockable
 
 _ATTEMPTS = 20
 _SHOWN = 10
@@ -110,6 +110,7 @@ def replicate(
         done.previous = done.previous or plan.log.last
         log = plan.mended or plan.log.transactions or plan.log.checkpoints
         if checked is None and (plan.marker is None or plan.copied or log):
+            refuse_unlockable(target)
             checked = probe(target, single_writer=single_writer)
             if not checked.conditional_create:
                 target = cast(ObjectStore, SingleWriterStore(target))
