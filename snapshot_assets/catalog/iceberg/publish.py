@@ -221,7 +221,7 @@ def _chosen(names: Set[TableName], versions: list[Version], tables: Collection[T
 
 
 def _previous(store: ObjectStore, folder: IcebergFolder) -> dict[str, Any]:
-    """Return the newest metadata of a folder; empty if there is none, or if it is damaged, and is written anew."""
+    """Return the newest metadata of a folder; empty if there is none, or if it is damaged: then it is replaced."""
     if not folder.version:
         return {}
     data = store.get(folder.newest, limit=MAX_DOCUMENT_BYTES)

@@ -162,7 +162,8 @@ class TableRead:
         """Return what reads parts of the files, in a schema or in that of the read."""
         assert self.state.header is not None
         zone = self.state.header.time_zone
-        return FileRows(self.store, self.table, schema or self.schema, self.time_range, self.verify, zone)
+        chosen = self.schema if schema is None else schema  # one without columns is false
+        return FileRows(self.store, self.table, chosen, self.time_range, self.verify, zone)
 
 
 def choose_read(store: ObjectStore, options: RowOptions) -> TableRead | pa.Table:

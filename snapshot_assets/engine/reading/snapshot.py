@@ -155,7 +155,7 @@ class SnapshotTable:
     def count(self) -> int:
         """Return the number of rows; from the log, unless tombstones delete some rows of a file."""
         if any(part.deleted for part in self._all.parts):
-            return sum(batch.num_rows for batch in self._batches(RowOptions(table=self.definition.table_name), ()))
+            return sum(batch.num_rows for batch in read_parts(self._all.rows(pa.schema([])), self._all.parts))
         return sum(part.file.rows for part in self._all.parts)
 
     def scan(
@@ -185,19 +185,17 @@ class SnapshotTable:
             raise PlanError(f"columns is {columns!r}; write a list of names, such as ['id', 'fare'], or leave it out")
         TimeFilter(_aware(start), _aware(end))  # refuses an empty range
         options = RowOptions(table=self.definition.table_name, columns=chosen, start=start, end=end, verify=verify)
-        schema = self._read(options).schema
-        batches = self._batches(options if filter is None else RowOptions(**{**vars(options), "columns": ()}))
-        if filter is not None:
-            batches = (batch.filter(filter).select(schema.names) for batch in batches)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        read = self._read(options)
+        if filter is None:
+            batches = read_parts(read.rows(), read.parts)
+        else:
+            batches = read_parts(read.rows(self.schema), read.parts)
+            batches = (batch.filter(filter).select(read.schema.names) for batch in batches)
+        return pa.RecordBatchReader.from_batches(read.schema, batches)
 
     def _read(self, options: RowOptions) -> TableRead:
         snapshot = self.snapshot
         return choose_files(snapshot.store, snapshot.state, snapshot.schema, options)
-
-    def _batches(self, options: RowOptions, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        read = self._read(options)
-        return read_parts(read.rows(None if columns is None else pa.schema([])), read.parts)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return all rows as an Arrow stream (Arrow PyCapsule interface)."""
