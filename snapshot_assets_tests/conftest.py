@@ -14,6 +14,7 @@ pytest_plugins = [
     "snapshot_assets_tests.gate",
     "snapshot_assets_tests.servers.azurite",
     "snapshot_assets_tests.servers.locked",
+    "snapshot_assets_tests.servers.mariadb",
     "snapshot_assets_tests.servers.moto",
     "snapshot_assets_tests.servers.disks",
     "snapshot_assets_tests.servers.postgresql",
