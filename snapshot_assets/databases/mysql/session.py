@@ -40,6 +40,7 @@ SETTINGS: Mapping[str, str] = {
     "sql_quote_show_create": "1",
     "max_sort_length": "8388608",
     "group_concat_max_len": "4194304",
+    "information_schema_stats_expiry": "0",  # MySQL
     "lc_time_names": "'en_US'",
 }
 """Settings of every session, in SQL; those that a server does not have are left out."""
@@ -116,6 +117,16 @@ class MysqlConnection:
             with self.translating(doing), self._running(), self._connection.cursor() as cursor:
                 changed = cursor.execute(sql, tuple(parameters) or None)
                 return changed, list(cursor.fetchall())
+
+        return interruptible(run, self.interrupt)
+
+    def fields(self, sql: str, doing: str) -> list[Any]:
+        """Return the columns of a query without rows, as the driver describes them."""
+
+        def run() -> list[Any]:
+            with self.translating(doing), self._running(), self._connection.cursor() as cursor:
+                cursor.execute(sql)
+                return list(cursor._result.fields)
 
         return interruptible(run, self.interrupt)
 
