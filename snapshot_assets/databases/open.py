@@ -28,6 +28,8 @@ BUILT_IN = {
     "postgresql": "snapshot_assets.databases.postgresql",
     "postgres": "snapshot_assets.databases.postgresql",
     "duckdb": "snapshot_assets.databases.duckdb",
+    "mysql": "snapshot_assets.databases.mysql",
+    "mariadb": "snapshot_assets.databases.mysql",
     "spark": "snapshot_assets.databases.spark",
     "asset": "snapshot_assets.databases.asset",
 }

@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from snapshot_assets.databases.contract import DatabaseKind
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 
-__all__ = ["Place", "default_alias", "open", "place_of"]
+__all__ = ["KIND", "Place", "default_alias", "open", "place_of"]
 
-_FORM = "mysql://user@host:3306/database or mysql://user@localhost/database?unix_socket=/path"
+KIND = DatabaseKind(
+    contract=1,
+    name="mysql",
+    title="MySQL",
+    form="mysql://user@host:3306/database",
+    target=False,
+    drivers=("pymysql",),
+    requirement="snapshot-assets[mysql]",
+)
 _SSL: dict[str, dict[str, Any]] = {
     "preferred": {},
     "disabled": {"ssl_disabled": True},
@@ -86,7 +95,7 @@ def place_of(uri: str) -> Place:
 
 def _refused(reason: str) -> UnknownSourceError:
     # Without the URI, which may contain a password.
-    return UnknownSourceError(f"A mysql: URI is refused because {reason}. Write {_FORM}.")
+    return UnknownSourceError(f"A mysql: URI is refused because {reason}. Write {KIND.form}.")
 
 
 def default_alias(uri: str) -> str:
