@@ -64,7 +64,10 @@ def place_of(uri: str) -> Place:
     """
     parts = urlsplit(uri)
     try:
-        port, pairs = parts.port or 3306, parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        port, pairs = (
+            parts.port or 3306,
+            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)),
+        )
     except ValueError:
         raise _refused("its port or its options are not understood") from None
     options, path = dict(pairs), parts.path.removeprefix("/")

@@ -67,7 +67,8 @@ UNION ALL SELECT event_schema, 'event', event_name FROM information_schema.event
 """
 _NAME = r"`(?:[^`]|``)*`"
 _KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
-_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?P<kind>FOREIGN KEY|CHECK) .*")
+_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
+_FOREIGN_KEY = re.compile(rf"CONSTRAINT {_NAME} FOREIGN KEY")
 _ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
 _PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 _READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({_NAME})\.({_NAME})", re.IGNORECASE)
@@ -149,7 +150,9 @@ class _Reader:
         self._views = {TableName(each["table_schema"], each["table_name"]): each for each in self._rows(_VIEWS)}
 
     def _rows(self, query: str) -> list[_Record]:
-        places = {name: f"{name}_schema {self._within}" for name in ("table", "constraint", "trigger", "routine", "event")}
+        places = {
+            name: f"{name}_schema {self._within}" for name in ("table", "constraint", "trigger", "routine", "event")
+        }
         sql = query.format(schema=f"schema_name {self._within}", **places)
         rows = self._session.rows(sql, _DOING, self._databases * sql.count(self._within))
         return [{name.lower(): value for name, value in row.items()} for row in rows]
@@ -313,9 +316,9 @@ class _Reader:
         )
 
     def _checks_of(self, name: TableName, parts: _Created) -> tuple[CheckConstraint, ...]:
-        lines = {key: line for key, line in parts.constraints.items() if _CONSTRAINT_LINE.fullmatch(line)["kind"] == "CHECK"}  # type: ignore[index]
-        of_columns = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
-        return tuple(CheckConstraint(name=key, definition=text) for key, text in {**of_columns, **lines}.items())
+        found = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
+        found |= {key: line for key, line in parts.constraints.items() if not _FOREIGN_KEY.match(line)}
+        return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())
 
     def _view(self, name: TableName, selection: Selection) -> View:
         record = self._views[name]
