@@ -35,6 +35,7 @@ class ExampleDatabase(ABC):
         types: By a column's type, expressions of values in SQL, each with the value that a data file then holds, as
             `pyarrow.Array.to_pylist` returns it. NULL is tried for every type.
         counts_rows: Whether `Database.count_rows` counts the rows of tables, because a scan may miss some.
+        shares_states: Whether other connections can read a state that is held.
         locked_while_read: The error of a write while a state of the database is held; None if writes go on.
     """
 
@@ -43,6 +44,7 @@ class ExampleDatabase(ABC):
     midnights: str | None
     types: Mapping[str, Sequence[tuple[str, Any]]]
     counts_rows: bool
+    shares_states: bool = True
     locked_while_read: type[Exception] | None
 
     @property

@@ -156,6 +156,8 @@ class SourceSuite:
             read_ids(database, table)
 
     def test_a_held_state_is_read_by_other_connections_and_nothing_later(self, example: ExampleDatabase) -> None:
+        if not example.shares_states:
+            pytest.skip("each connection has a state of its own")
         example.execute(f"CREATE TABLE t AS SELECT i AS id FROM {example.numbers(10)}")
         address = example.address
         with source(address) as holder, holder.hold() as held:
@@ -174,6 +176,14 @@ class SourceSuite:
             held.check()
         with source(address) as present:
             assert read_ids(present, table) == present_ids
+
+    def test_a_connection_reads_the_state_at_which_it_began(self, example: ExampleDatabase) -> None:
+        if example.locked_while_read is not None:
+            pytest.skip("nothing is written while a connection reads")
+        example.execute(f"CREATE TABLE t AS SELECT i AS id FROM {example.numbers(10)}")
+        with source(example.address) as database:
+            example.execute("INSERT INTO t VALUES (11)", "DELETE FROM t WHERE id = 1")
+            assert read_ids(database, self.table(database, example)) == list(range(1, 11))
 
     def test_every_value_of_every_type_is_read_exactly(self, example: ExampleDatabase) -> None:
         for kind, values in example.types.items():

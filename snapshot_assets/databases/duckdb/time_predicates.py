@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from snapshot_assets.databases.protocol.time_column import AFTER_ALL, TimeColumn, first_date, known_zone, utc_text
+from snapshot_assets.databases.protocol.time_column import AFTER_ALL, InstantColumn, first_date, known_zone, utc_text
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.units import is_utc
 
@@ -31,8 +31,8 @@ _NANOSECONDS_FROM = datetime(1677, 9, 22, tzinfo=UTC)
 _NANOSECONDS_TO = datetime(2262, 4, 11, tzinfo=UTC)
 
 
-class DuckDBTimeColumn(TimeColumn):
-    """A table's time index in DuckDB SQL; see `TimeColumn`."""
+class DuckDBTimeColumn(InstantColumn):
+    """A table's time index in DuckDB SQL; see `InstantColumn`."""
 
     types = tuple(_UNITS)
 

@@ -9,15 +9,15 @@ from typing import Self
 
 import pyarrow as pa
 
-from snapshot_assets.databases.protocol.time_column import TimeColumn, known_zone
+from snapshot_assets.databases.protocol.time_column import InstantColumn, known_zone
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import is_utc
 
 
 @dataclass(frozen=True)
-class PostgresqlTimeColumn(TimeColumn):
-    """A table's time index in PostgreSQL's SQL; see `TimeColumn`."""
+class PostgresqlTimeColumn(InstantColumn):
+    """A table's time index in PostgreSQL's SQL; see `InstantColumn`."""
 
     types = ("timestamptz", "timestamp", "date")
 

@@ -85,6 +85,19 @@ class TimeColumn(ABC):
         """The predicate of rows whose time is NULL or infinite."""
         return f"({self.name} IS NULL OR NOT {self.finite})"
 
+    @abstractmethod
+    def within(self, start: datetime, end: datetime) -> str:
+        """Return the predicate of rows whose time lies in `[start, end)`."""
+
+    def outside(self, start: datetime, end: datetime) -> str:
+        """Return the predicate of rows whose finite time does not lie in `[start, end)`."""
+        return f"({self.finite} AND NOT {self.within(start, end)})"
+
+
+@dataclass(frozen=True)
+class InstantColumn(TimeColumn):
+    """A time index in SQL of a database that converts local times to instants itself."""
+
     def within(self, start: datetime, end: datetime) -> str:
         """Return the predicate of rows whose time lies in `[start, end)`."""
         if not self._shifts:
@@ -94,10 +107,6 @@ class TimeColumn(ABC):
         exact = f"{column} >= {self._instant_constant(start)} AND {column} < {self._instant_constant(end)}"
         # CASE keeps the conversion to an instant away from values near the ends of the type's range, where it fails.
         return f"({near} AND CASE WHEN {near} THEN {exact} ELSE false END)"
-
-    def outside(self, start: datetime, end: datetime) -> str:
-        """Return the predicate of rows whose finite time does not lie in `[start, end)`."""
-        return f"({self.finite} AND NOT {self.within(start, end)})"
 
     def bounds(self) -> str:
         """Return two SQL expressions, the least and the greatest time, in microseconds since 1970.
@@ -149,7 +158,7 @@ class TimeColumn(ABC):
 class TimedSource(ABC):
     """The part of a source that asks for times; see `SchemaSource`."""
 
-    time_column: ClassVar[type[TimeColumn]]
+    time_column: ClassVar[type[InstantColumn]]
 
     @abstractmethod
     def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:

@@ -87,7 +87,14 @@ def recorded_carrier(column: Column, name: str, carry: Carry) -> Carried | None:
     return None
 
 
-def scanned_column(table: Table, column: Column, found: str | None, carry: Carry, quote: str = '"') -> str:
+def scanned_column(
+    table: Table,
+    column: Column,
+    found: str | None,
+    carry: Carry,
+    quote: str = '"',
+    cast_type: Callable[[str], str] = str,
+) -> str:
     """Return the SQL expression by which a scan reads a column, carried as its document records.
 
     Args:
@@ -96,6 +103,7 @@ def scanned_column(table: Table, column: Column, found: str | None, carry: Carry
         found: The column's type in the database now; None if the column is gone.
         carry: See `Carry`.
         quote: The quotation mark of identifiers.
+        cast_type: Returns the type that CAST takes for a column's.
 
     Raises:
         DatabaseError: The column is gone, has another type, or does not travel as the document records.
@@ -115,7 +123,7 @@ def scanned_column(table: Table, column: Column, found: str | None, carry: Carry
             column=name,
         )
     quoted, mask = identifier(column.name, quote), mask_of(table, column.name)
-    return f"{carried.select(masked(mask, column.type) if mask else quoted)} AS {quoted}"
+    return f"{carried.select(masked(mask, cast_type(column.type)) if mask else quoted)} AS {quoted}"
 
 
 def unsupported_type(name: str, column_type: str, part: str, reason: str) -> UnsupportedTypeError:

@@ -63,13 +63,19 @@ def masked(mask: str, type_text: str) -> str:
     return f"CAST((\n{mask}\n) AS {type_text})"
 
 
-def check_masks(schema: DatabaseSchema, run: Callable[[Table, str], None], refusals: Refusals) -> None:
+def check_masks(
+    schema: DatabaseSchema,
+    run: Callable[[Table, str], None],
+    refusals: Refusals,
+    cast_type: Callable[[str], str] = str,
+) -> None:
     """Check that the database computes each mask from one row, and that it is of the column's type.
 
     Args:
         schema: The documents.
         run: Lets the database plan a query on a table with a condition, which may not have aggregates and the like.
         refusals: Collects masks that the database refuses.
+        cast_type: Returns the type that CAST takes for a column's.
     """
     for table in schema.tables:
         types = {column.name: column.type for column in table.columns}
@@ -77,7 +83,7 @@ def check_masks(schema: DatabaseSchema, run: Callable[[Table, str], None], refus
             if name not in types:
                 continue  # noted as a column that does not exist
             try:
-                run(table, f"{masked(sql, types[name])} IS NULL")
+                run(table, f"{masked(sql, cast_type(types[name]))} IS NULL")
             except DatabaseError as error:
                 path = ColumnPath(table.table_name, name)
                 text = f"The mask of {path} is refused: {error} Write an expression of one row's"

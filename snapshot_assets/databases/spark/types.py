@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
-from snapshot_assets.databases.protocol.time_column import TimeColumn, first_date, known_zone, utc_text
+from snapshot_assets.databases.protocol.time_column import InstantColumn, first_date, known_zone, utc_text
 from snapshot_assets.databases.selection.columns import Carried, refused_carrier, unsupported_type
 from snapshot_assets.format.arrow_types import with_leaves
 from snapshot_assets.format.relations import Carrier
@@ -199,8 +199,8 @@ def _nearest(arrow_type: pa.DataType) -> pa.DataType:
     return arrow_type
 
 
-class SparkTimeColumn(TimeColumn):
-    """A table's time index in Spark SQL; see `TimeColumn`."""
+class SparkTimeColumn(InstantColumn):
+    """A table's time index in Spark SQL; see `InstantColumn`."""
 
     types = ("timestamp", "timestamp_ntz", "date")
     quote = "`"

@@ -197,7 +197,7 @@ class Choice:
         live = (known.file for known in state.live_files())
         known = {TableName(each.schema, each.table) for each in live}
         known |= {table.table_name for table in opened.schema.tables}
-        spellings = Spellings(rule_of(opened.schema.database), known)
+        spellings = Spellings(rule_of(opened.schema), known)
         chosen = {spellings.of(name) for name in self.tables}
         if absent := sorted(chosen - known):
             names = ", ".join(map(table_text, absent))

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from itertools import chain, islice
 
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.contract import Access
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.databases.protocol.source import (
     AllRows,
@@ -305,7 +306,7 @@ class ScanPlanner(Planner):
             return [scan]
         if self.split_by is not None and (most := self.most_parts()) > 1:
             # Rows are counted: the sizes of queries are often estimated far too low.
-            spellings = Spellings(rule_of(self.schema.database), (each.name for each in scan.table.columns))
+            spellings = Spellings(rule_of(self.schema), (each.name for each in scan.table.columns))
             quantiles = self.database.quantiles(scan, spellings.of(self.split_by), most)
             parts = min(most, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
             return [replace(scan, part=each) for each in quantiles.ranges(parts)]
@@ -386,7 +387,7 @@ def open_source(
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.
     """
-    if kind_of(address.uri) == "spark":
+    if kind_of(address.uri).access is Access.SESSION:
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
         return

@@ -221,7 +221,7 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
 def choose_files(store: ObjectStore, state: State, newest: DatabaseSchema, options: RowOptions) -> TableRead:
     """Choose the files of a table at a state with that newest schema; see `choose_read` for errors."""
     assert isinstance(options.table, TableName)
-    schemas, rule = [schema.name for schema in newest.schemas], rule_of(newest.database)
+    schemas, rule = [schema.name for schema in newest.schemas], rule_of(newest)
     names = SpelledNames(rule, schemas, {each.table_name: () for each in newest.tables})
     name = names.table(options.table)
     check_relation(name, schemas, [table.table_name for table in newest.tables])

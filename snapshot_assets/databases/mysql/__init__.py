@@ -1,0 +1,111 @@
+"""MySQL 8 and MariaDB, through PyMySQL; a database of the server is a schema here.
+
+A URI is `mysql://user:password@host:port/database?options` or `mariadb://…`, percent-encoded; without a database it
+means all of the server's but its own. Options are `unix_socket=/path`, `ssl=disabled|required|verify` (the default
+uses TLS if the server has it, and checks no certificate) and `ssl_ca=/path`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from snapshot_assets.databases.contract import DatabaseKind
+from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
+from snapshot_assets.errors import UnknownSourceError
+
+__all__ = ["KIND", "Place", "default_alias", "open", "place_of"]
+
+KIND = DatabaseKind(
+    contract=1,
+    name="mysql",
+    title="MySQL",
+    form="mysql://user@host:3306/database",
+    target=False,
+    drivers=("pymysql",),
+    requirement="snapshot-assets[mysql]",
+)
+_SSL: dict[str, dict[str, Any]] = {
+    "preferred": {},
+    "disabled": {"ssl_disabled": True},
+    "required": {"ssl_verify_cert": False, "ssl_verify_identity": False},
+    "verify": {"ssl_verify_cert": True, "ssl_verify_identity": True},
+}
+_NAMES = ("unix_socket", "ssl", "ssl_ca")
+
+# The imports are not at the top: an alias can be made from a URI without loading the driver.
+
+
+@dataclass(frozen=True, repr=False)
+class Place:
+    """Where a URI leads.
+
+    Attributes:
+        database: The one database that it names; "" for all.
+        password: None if the URI has none.
+        arguments: Further arguments of the driver's `connect`.
+    """
+
+    host: str
+    port: int
+    user: str
+    password: str | None
+    database: str
+    arguments: dict[str, Any]
+
+
+def place_of(uri: str) -> Place:
+    """Return where a URI leads.
+
+    Raises:
+        UnknownSourceError: It has another form.
+    """
+    parts = urlsplit(uri)
+    try:
+        port, pairs = parts.port or 3306, parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise _refused("its port or its options are not understood") from None
+    options, path = dict(pairs), parts.path.removeprefix("/")
+    if unknown := [name for name in options if name not in _NAMES]:
+        raise _refused(f"it has the option {unknown[0]!r}; known are {', '.join(_NAMES)}")
+    if "/" in path or parts.fragment:
+        raise _refused("what follows the host is not the name of one database; write `%2F` for `/`, `%23` for `#`")
+    mode = options.get("ssl", "verify" if "ssl_ca" in options else "preferred")
+    if mode not in _SSL:
+        raise _refused(f"ssl={mode}; known are {', '.join(_SSL)}")
+    arguments = dict(_SSL[mode])
+    arguments |= {name: options[name] for name in ("unix_socket", "ssl_ca") if name in options}
+    if mode in ("required", "verify") and "ssl_ca" not in options:
+        arguments["ssl"] = {"check_hostname": mode == "verify", "verify_mode": mode == "verify"}
+        if mode == "verify":  # the driver checks no certificate without a file or folder of authorities
+            import ssl
+
+            arguments["ssl"] = ssl.create_default_context()
+    return Place(
+        host=parts.hostname or "localhost",
+        port=port,
+        user=unquote(parts.username or ""),
+        password=None if parts.password is None else unquote(parts.password),
+        database=unquote(path),
+        arguments=arguments,
+    )
+
+
+def _refused(reason: str) -> UnknownSourceError:
+    # Without the URI, which may contain a password.
+    return UnknownSourceError(f"A mysql: URI is refused because {reason}. Write {KIND.form}.")
+
+
+def default_alias(uri: str) -> str:
+    """Return the database's name, or else the kind, as an alias; see `place_of`."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", place_of(uri).database).strip("-.")
+    return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100] if name else "mysql"
+
+
+def open(address: DatabaseAddress) -> Database:
+    """Connect for reading; see `MysqlDatabase`."""
+    from snapshot_assets.databases.mysql.source import MysqlDatabase
+
+    return MysqlDatabase(address)

@@ -1,0 +1,199 @@
+"""Connections to MySQL and MariaDB: settings pinned, one consistent state each, results as rows or as Arrow batches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+from pymysql.cursors import DictCursor
+
+from snapshot_assets.databases.mysql import place_of
+from snapshot_assets.databases.mysql.failures import LOST, number_of, translating
+from snapshot_assets.databases.mysql.wire import RowStream
+from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+
+SQL_MODE = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES"
+"""Reads identifiers and strings as `databases.sql` writes them; without limits on dates, which a table may hold."""
+
+_YEAR = "31536000"
+SETTINGS: Mapping[str, str] = {
+    "time_zone": "'+00:00'",
+    "sql_mode": f"'{SQL_MODE}'",
+    "transaction_isolation": "'REPEATABLE-READ'",
+    "tx_isolation": "'REPEATABLE-READ'",  # MariaDB before 11.1
+    "net_write_timeout": _YEAR,  # a task reads no further while it writes a file
+    "net_read_timeout": _YEAR,
+    "wait_timeout": _YEAR,
+    "max_statement_time": "0",  # MariaDB
+    "max_execution_time": "0",  # MySQL
+    "idle_transaction_timeout": "0",
+    "idle_readonly_transaction_timeout": "0",
+    "lock_wait_timeout": "300",
+    "sql_select_limit": "18446744073709551615",
+    "sql_big_selects": "1",
+    "sql_quote_show_create": "1",
+    "max_sort_length": "8388608",
+    "group_concat_max_len": "4194304",
+    "information_schema_stats_expiry": "0",  # MySQL
+    "lc_time_names": "'en_US'",
+}
+"""Settings of every session, in SQL; those that a server does not have are left out."""
+
+CONNECT_SECONDS = 30
+
+
+class MysqlConnection:
+    """A connection with pinned settings.
+
+    Args:
+        address: Where to connect.
+        settings: Settings beside `SETTINGS`, in SQL.
+        **arguments: Further arguments of the driver's `connect`.
+
+    Attributes:
+        database: The database that the URI names; "" for all.
+        version: The server's own text, such as `10.11.6-MariaDB`.
+        mariadb: Whether the server is a MariaDB.
+    """
+
+    def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] | None = None, **arguments: Any) -> None:
+        place = place_of(address.uri)
+        self.alias, self.database = address.alias, place.database
+        self._name = f"MySQL {address.alias!r}"
+        self._secrets = (place.password,) if place.password else ()
+        self._interrupting = threading.Lock()
+        self._busy = False
+        self._connect = partial(
+            pymysql.connect,
+            host=place.host,
+            port=place.port,
+            user=place.user or None,
+            password=(place.password or "").encode(),
+            database=place.database or None,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS,
+            cursorclass=DictCursor,
+            **place.arguments,
+            **arguments,
+        )
+        with translating(f"{self._name}: connecting", self._secrets):
+            self._connection = abandonable(self._connect, lambda connection: connection.close())
+        try:
+            self._pin({**SETTINGS, **(settings or {})})
+        except BaseException:
+            self.close()
+            raise
+
+    def _pin(self, settings: Mapping[str, str]) -> None:
+        names = ", ".join(f"'{name}'" for name in settings)
+        known = self.rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names}, 'version')", "pinning the session")
+        values = {row["Variable_name"].lower(): row["Value"] for row in known}
+        self.version: str = values["version"]
+        self.mariadb = "mariadb" in self.version.lower()
+        pinned = (f"SESSION {name} = {value}" for name, value in settings.items() if name in values)
+        self.execute(f"SET {', '.join(pinned)}", "pinning the session")
+
+    def translating(self, doing: str) -> Any:
+        """Raise the driver's errors inside as the package's own; `doing` is what is done, for messages."""
+        return translating(f"{self._name}: {doing}", self._secrets)
+
+    def execute(self, sql: str, doing: str, parameters: Sequence[object] = ()) -> int:
+        """Run a statement, and return the number of rows that it changed."""
+        return self._run(sql, doing, parameters)[0]
+
+    def rows(self, sql: str, doing: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """Return a query's rows by column name; `%s` stands for a parameter if there are any."""
+        return self._run(sql, doing, parameters)[1]
+
+    def _run(self, sql: str, doing: str, parameters: Sequence[object]) -> tuple[int, list[dict[str, Any]]]:
+        def run() -> tuple[int, list[dict[str, Any]]]:
+            with self.translating(doing), self._running(), self._connection.cursor() as cursor:
+                changed = cursor.execute(sql, tuple(parameters) or None)
+                return changed, list(cursor.fetchall())
+
+        return interruptible(run, self.interrupt)
+
+    def fields(self, sql: str, doing: str) -> list[Any]:
+        """Return the columns of a query without rows, as the driver describes them."""
+
+        def run() -> list[Any]:
+            with self.translating(doing), self._running(), self._connection.cursor() as cursor:
+                cursor.execute(sql)
+                return list(cursor._result.fields)
+
+        return interruptible(run, self.interrupt)
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        self._busy = True
+        try:
+            yield
+        finally:
+            with self._interrupting:  # KILL must not hit the next statement
+                self._busy = False
+
+    def interrupt(self) -> None:
+        """End the query that another thread runs, if there is one, over a connection of its own."""
+        with self._interrupting:
+            if self._busy and self._connection.open:
+                with self._connect() as other, other.cursor() as cursor:
+                    cursor.execute(f"KILL QUERY {self._connection.thread_id()}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        with suppress(pymysql.Error):
+            self._connection.close()
+
+
+class MysqlSession(MysqlConnection):
+    """A connection that reads one state of the tables that have transactions until it is closed."""
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        super().__init__(address)
+        try:
+            self.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", "beginning to read")
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def stream(self, sql: str, doing: str) -> Iterator[Iterator[list[pa.Array]]]:
+        """Stream a query's rows as the server sends them; leaving early ends the query."""
+
+        def begin() -> RowStream:
+            with self.translating(doing):
+                return RowStream(self._connection, sql)
+
+        self._busy = True
+        try:
+            stream = interruptible(begin, self.interrupt)
+            chunks = self._chunks(stream, doing)
+            try:
+                yield chunks
+            finally:
+                chunks.close()
+                if not stream.ended and self._connection.open:
+                    self.interrupt()
+                    try:
+                        stream.drain()
+                    except pymysql.Error as error:
+                        if number_of(error) in LOST:
+                            self._connection.close()
+        finally:
+            with self._interrupting:
+                self._busy = False
+
+    def _chunks(self, stream: RowStream, doing: str) -> Generator[list[pa.Array], None, None]:
+        while True:
+            with self.translating(doing):
+                chunk = interruptible(stream.read, self.interrupt)
+            if chunk is None:
+                return
+            yield chunk

@@ -1,0 +1,203 @@
+"""MySQL and MariaDB as a source; see `Database`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from snapshot_assets.databases.mysql.introspect import extract_schema
+from snapshot_assets.databases.mysql.query import extract_query
+from snapshot_assets.databases.mysql.scan import Scanner, cast_type
+from snapshot_assets.databases.mysql.session import MysqlSession
+from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
+from snapshot_assets.databases.mysql.types import RANGED, ColumnType
+from snapshot_assets.databases.mysql.unfit_values import find_unfit
+from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles, is_query
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import (
+    AllRows,
+    Answer,
+    DatabaseAddress,
+    ExportedRows,
+    HeldState,
+    KeyRows,
+    Rows,
+    Scan,
+    Selection,
+    Verdict,
+)
+from snapshot_assets.databases.selection.hidden import check_masks
+from snapshot_assets.databases.selection.selection import check_split, ranged_key
+from snapshot_assets.databases.sql import identifier
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table
+
+_SIZES = """
+SELECT table_rows AS row_count, data_length AS bytes, engine FROM information_schema.tables
+WHERE table_schema = %s AND table_name = %s
+"""
+_SETS = 64  # sets of rows that one query counts
+_LEAST_ROW = 16
+
+
+class MysqlDatabase(Scanner):
+    """One connection, which reads one state of all tables that have transactions until it is closed; see `Database`."""
+
+    kind = "mysql"
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        super().__init__(MysqlSession(address))
+
+    def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
+        """Describe the selection; see `Database`."""
+        found = refusals or Refusals()
+        if selection.query is not None:
+            schema = extract_query(self.session, selection, selection.query)
+        else:
+            schema = extract_schema(self.session, selection, found)
+        check_split(selection, schema, RANGED)
+        check_masks(schema, self._check_masks, found, cast_type)
+        if refusals is None:
+            found.raise_any()
+        return schema
+
+    def spelled(self, selection: Selection) -> Selection:
+        """Return the selection: names are compared exactly; see `Database.spelled`."""
+        return selection
+
+    def _check_masks(self, table: Table, conditions: str) -> None:
+        self.session.rows(
+            f"EXPLAIN SELECT 1 FROM {self.from_item(table)} WHERE {conditions}",
+            f"reading the masks of {table.table_name}",
+        )
+
+    def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
+        """Find values that native carriers cannot hold; see `Database`."""
+        return find_unfit(self, table, rows)
+
+    def interrupt(self) -> None:
+        """End the query that another thread runs; see `Database`."""
+        self.session.interrupt()
+
+    def estimate(self, scan: Scan) -> int:
+        """Estimate a scan's bytes by the optimizer's rows and the size of the table; see `Database.estimate`."""
+        if is_query(scan.table):  # its rows cannot be estimated without running it
+            return 0
+        query = f"SELECT * FROM {self.from_item(scan.table)} WHERE {self.where(scan)}"
+        plan = self.session.rows(f"EXPLAIN {query}", f"estimating {scan.table.table_name}")
+        rows = max((float(step["rows"] or 0) for step in plan), default=0.0)
+        sizes = self.session.rows(_SIZES, f"estimating {scan.table.table_name}", tuple(scan.table.table_name))
+        known, size = (int(sizes[0][name] or 0) for name in ("row_count", "bytes")) if sizes else (0, 0)
+        least = _LEAST_ROW * len(scan.table.columns)
+        return round(rows * (size / known if known else least))
+
+    def count_rows(self, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool) -> list[list[int] | None]:
+        """Count rows without secondary indexes; see `Database.count_rows`."""
+        return [self._counts(table, rows) for table, rows in reads]
+
+    def _counts(self, table: Table, rows: Sequence[Rows]) -> list[int] | None:
+        sizes = self.session.rows(_SIZES, f"counting {table.table_name}", tuple(table.table_name))
+        if is_query(table) or not sizes or str(sizes[0]["engine"]).lower() != "innodb":
+            return None  # of a view or another engine, two queries may read two states
+        counts: list[int] = []
+        for begin in range(0, len(rows), _SETS):
+            conditions = [MysqlTimeColumn.predicate(table, each) for each in rows[begin : begin + _SETS]]
+            values = ", ".join(f"COUNT(CASE WHEN {each} THEN 1 END) AS c{n}" for n, each in enumerate(conditions))
+            [row] = self.rows_of(table, values, "true", " USE INDEX ()")
+            counts += row.values()
+        return counts
+
+    def unanalyzed(self, scan: Scan) -> None:
+        """Return None: InnoDB always has statistics; see `Database.unanalyzed`."""
+
+    def split(self, scan: Scan, parts: int) -> list[Scan]:
+        """Divide a scan by ranges of the primary key, which are read one after the other; see `Database.split`."""
+        column = ranged_key(scan.table, RANGED)
+        if column is None or parts < 2:
+            return [scan]
+        within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
+        ranges = self._ranges(scan, column, parts, within)
+        return [Scan(scan.table, scan.rows, each, scan.order_by) for each in ranges] if len(ranges) > 1 else [scan]
+
+    def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
+        """Divide rows by the primary key, in whose order InnoDB stores them; see `Database.divide`."""
+        column = ranged_key(scan.table, RANGED)
+        within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
+        return [] if column is None else self._ranges(scan, column, parts, within)
+
+    def _ranges(self, scan: Scan, column: Column, parts: int, within: ColumnRange | None) -> list[ColumnRange]:
+        return self._quantiles(scan, column, parts).ranges(parts, within)
+
+    def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
+        """Return the values that divide a column's rows; see `Database.quantiles`."""
+        self.set_bounds(scan.rows)
+        return self._quantiles(scan, scan.table.column(column), parts)
+
+    def _quantiles(self, scan: Scan, column: Column, parts: int) -> Quantiles:
+        name, kind = identifier(column.name), ColumnType(column.type)
+        tiles = (
+            f"SELECT {name} AS value, NTILE({parts}) OVER (ORDER BY {name}) AS tile FROM {self.from_item(scan.table)}"
+            f" WHERE {self.where(scan)} AND {name} IS NOT NULL"
+        )
+        query = f"SELECT CAST(MIN(value) AS CHAR) AS value, COUNT(*) AS found FROM ({tiles}) t GROUP BY tile"
+        rows = self.session.rows(f"{query} ORDER BY tile", f"dividing {scan.table.table_name}")
+        values = tuple(str(row["value"]) for row in rows)
+        return Quantiles(column.name, kind.ranged, sum(row["found"] for row in rows), values)
+
+    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
+        """Count the rows with a finite time outside `[start, end)`."""
+        outside = MysqlTimeColumn.of(table, zone).outside(start, end)
+        return int(self.rows_of(table, "COUNT(*) AS found", outside)[0]["found"])
+
+    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
+        ends: list[datetime] = []
+        for table in tables:
+            if table.time_index is None:
+                continue
+            time = MysqlTimeColumn.of(table, zone)
+            values = ", ".join(f"CAST({end}({time.name}) AS CHAR) AS {end}" for end in ("min", "max"))
+            [row] = self.rows_of(table, values, time.finite)
+            ends += [time.instant(text) for text in row.values() if text is not None]
+        return (min(ends), max(ends)) if ends else None
+
+    def fence(self) -> dict[str, str]:
+        """Return the server's version and identity, and its binary log's position at the state, if it has one."""
+        names = "'server_uuid', 'server_id'"
+        rows = self.session.rows(f"SHOW VARIABLES WHERE Variable_name IN ({names})", "reading the state")
+        rows += self.session.rows("SHOW STATUS LIKE 'binlog_snapshot_%'", "reading the state")
+        found = {row["Variable_name"].lower(): row["Value"] for row in rows}
+        return {"mysql": self.session.version, **{name: value for name, value in found.items() if value}}
+
+    def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
+        """Tell which sets have another number of rows; of the others nothing is known. See `Database.changes_since`."""
+        return [self._change(part) for part in parts]
+
+    def _change(self, part: ExportedRows) -> Answer:
+        if is_query(part.table):
+            return Answer(Verdict.UNKNOWN, "the rows of queries have no versions", lasting=True)
+        where = MysqlTimeColumn.predicate(part.table, part.rows)
+        found = int(self.rows_of(part.table, "COUNT(*) AS found", where)[0]["found"])
+        if found != part.count:
+            return Answer(Verdict.CHANGED, f"{part.count} rows were exported, and there are {found}", found)
+        return Answer(Verdict.UNKNOWN, "MySQL's rows have no versions", found, lasting=True)
+
+    @contextmanager
+    def hold(self) -> Iterator[HeldState]:
+        """Hold nothing: each connection reads the state at which it began; see `HeldState`."""
+        yield _OwnStates()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.session.close()
+
+
+class _OwnStates:
+    """The states of several connections, of which each has its own."""
+
+    token = None
+
+    def check(self) -> None:
+        """Return: there is nothing to lose."""

@@ -1,0 +1,129 @@
+"""Windows as ranges of the time index in its own type, so that an index on it serves them.
+
+The server's time zones may be out of date or not loaded, and its conversion ends in 2038. So the ranges of local times
+that a window's instants have in a zone are computed here. A local time that occurs twice is the first of its instants;
+one that a change of clocks skips is read with the offset from before.
+
+A date without a month or a day, such as `2024-00-00`, is none, and neither is one of the year 0: such rows are timeless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from snapshot_assets.databases.protocol.time_column import AFTER_ALL, TimeColumn, first_date, known_zone
+
+_FRACTIONS = ("", *(f"({digits})" for digits in range(1, 7)))
+TIMESTAMPS = tuple(f"{name}{digits}" for name in ("datetime", "timestamp") for digits in _FRACTIONS)
+"""Types of local times and of instants."""
+
+_NEAR = timedelta(days=2)  # more than any offset and change of clocks
+_STEP, _LEAST = timedelta(hours=1), timedelta(seconds=1)
+
+_Range = tuple[datetime, datetime | None]
+"""Local times from one on, and before another or without an end."""
+
+
+class MysqlTimeColumn(TimeColumn):
+    """A table's time index in MySQL's SQL; see `TimeColumn`."""
+
+    types = ("date", *TIMESTAMPS)
+
+    @property
+    def finite(self) -> str:
+        """The predicate of rows whose time is a time."""
+        if self._zoned:
+            return f"({self.name} >= TIMESTAMP'1970-01-01 00:00:00.000001')"
+        return f"({self.name} >= DATE'0001-01-01' AND {self._whole})"
+
+    @property
+    def _zoned(self) -> bool:
+        return self.type.startswith("timestamp")
+
+    @property
+    def _whole(self) -> str:
+        return f"MONTH({self.name}) > 0 AND DAYOFMONTH({self.name}) > 0"
+
+    def within(self, start: datetime, end: datetime) -> str:
+        """Return the predicate of rows whose time lies in `[start, end)`."""
+        if self.type == "date":
+            first, last = (first_date(each, known_zone(self.zone)) for each in (start, end))
+            ranges = f"{self.name} < DATE'{last}'" if last != AFTER_ALL else "true"
+            ranges = f"{self.name} >= DATE'{first}' AND {ranges}" if first != AFTER_ALL else "false"
+        else:
+            zone = ZoneInfo("UTC") if self._zoned else known_zone(self.zone)
+            found = list(_without(_from(start, zone), _from(end, zone)))
+            ranges = " OR ".join(f"({self._between(*each)})" for each in found) or "false"
+        return f"(({ranges}){'' if self._zoned else f' AND {self._whole}'})"
+
+    def _between(self, low: datetime, high: datetime | None) -> str:
+        above = f"{self.name} >= TIMESTAMP'{low}'"
+        return above if high is None else f"{above} AND {self.name} < TIMESTAMP'{high}'"
+
+    def instant(self, text: str) -> datetime:
+        """Return the instant of a finite time, given as the server's text."""
+        local = datetime.fromisoformat(text)
+        return local.replace(tzinfo=UTC if self._zoned else known_zone(self.zone)).astimezone(UTC)
+
+
+def _from(instant: datetime, zone: ZoneInfo) -> list[_Range]:
+    """Return the local times of a zone that are not before an instant, in order."""
+    local = instant.astimezone(UTC).replace(tzinfo=None)
+    last = _moved(local, _NEAR)
+    found: list[_Range] = []
+    for low, high in pairwise([*_pieces(_moved(local, -_NEAR), last, zone), last]):
+        begin = max(low, _moved(local, _offset(low, zone)))
+        if begin < high:
+            if found and found[-1][1] == begin:
+                found[-1] = (found[-1][0], high)
+            else:
+                found.append((begin, high))
+    return [*found[:-1], (found[-1][0], None)] if found else []
+
+
+def _pieces(low: datetime, high: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Yield a local time and all up to another one where the offset from UTC changes."""
+    yield low
+    while low < high:
+        after = min(_moved(low, _STEP), high)
+        if _offset(low, zone) != _offset(after, zone):
+            changed = _first(low, after, lambda each, before=_offset(low, zone): _offset(each, zone) != before)  # type: ignore[misc]
+            yield changed
+        low = after
+
+
+def _first(low: datetime, high: datetime, holds: Callable[[datetime], bool]) -> datetime:
+    """Return the first time after `low`, by the second, at which a condition holds that holds from then to `high`."""
+    while high - low > _LEAST:
+        middle = low + timedelta(seconds=(high - low) // _LEAST // 2)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _offset(local: datetime, zone: ZoneInfo) -> timedelta:
+    return local.replace(tzinfo=zone).utcoffset() or timedelta()
+
+
+def _without(ranges: Sequence[_Range], later: Sequence[_Range]) -> Iterator[_Range]:
+    """Yield the local times of some ranges that are in none of other ones."""
+    for low, high in ranges:
+        begin: datetime | None = low
+        for start, end in later:
+            if begin is None or (end is not None and end <= begin) or (high is not None and start >= high):
+                continue
+            if start > begin:
+                yield begin, start
+            begin = end
+        if begin is not None and (high is None or begin < high):
+            yield begin, high
+
+
+def _moved(moment: datetime, by: timedelta) -> datetime:
+    """Return a time moved, or the end of Python's range in that direction."""
+    try:
+        return moment + by
+    except OverflowError:
+        return datetime.min if by < timedelta() else datetime.max
