@@ -149,7 +149,9 @@ class _Reader:
         self._views = {TableName(each["table_schema"], each["table_name"]): each for each in self._rows(_VIEWS)}
 
     def _rows(self, query: str) -> list[_Record]:
-        places = {name: f"{name}_schema {self._within}" for name in ("table", "constraint", "trigger", "routine", "event")}
+        places = {
+            name: f"{name}_schema {self._within}" for name in ("table", "constraint", "trigger", "routine", "event")
+        }
         sql = query.format(schema=f"schema_name {self._within}", **places)
         rows = self._session.rows(sql, _DOING, self._databases * sql.count(self._within))
         return [{name.lower(): value for name, value in row.items()} for row in rows]
@@ -313,7 +315,9 @@ class _Reader:
         )
 
     def _checks_of(self, name: TableName, parts: _Created) -> tuple[CheckConstraint, ...]:
-        lines = {key: line for key, line in parts.constraints.items() if _CONSTRAINT_LINE.fullmatch(line)["kind"] == "CHECK"}  # type: ignore[index]
+        lines = {
+            key: line for key, line in parts.constraints.items() if _CONSTRAINT_LINE.fullmatch(line)["kind"] == "CHECK"
+        }  # type: ignore[index]
         of_columns = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
         return tuple(CheckConstraint(name=key, definition=text) for key, text in {**of_columns, **lines}.items())
 

@@ -47,9 +47,7 @@ def extract_query(session: MysqlSession, selection: Selection, query: Query) -> 
         path = column_text(ColumnPath(name, field.name))
         carried = kind.carry(selection.carriers.get((name, field.name)), path)
         columns.append(
-            Column(
-                name=field.name, type=kind.text, arrow_type=arrow_type_text(carried.arrow), carrier=carried.carrier
-            )
+            Column(name=field.name, type=kind.text, arrow_type=arrow_type_text(carried.arrow), carrier=carried.carrier)
         )
     return query_schema("mysql", name, columns, query, {"sql": sql})
 

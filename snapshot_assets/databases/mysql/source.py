@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
 
 from snapshot_assets.databases.mysql.introspect import extract_schema
 from snapshot_assets.databases.mysql.query import extract_query
@@ -17,7 +16,6 @@ from snapshot_assets.databases.mysql.unfit_values import find_unfit
 from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles, is_query
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import (
-    AllRows,
     Answer,
     DatabaseAddress,
     ExportedRows,

@@ -46,4 +46,8 @@ def _checks(table: Table) -> Iterator[tuple[Column, str, str]]:
         charset = (column.collation or "").partition("_")[0]
         if charset and mask is None and not charset.startswith(_WHOLE):
             back = f"CONVERT(CONVERT({value} USING utf8mb4) USING {charset})"
-            yield column, f"CAST({back} AS BINARY) <> CAST({value} AS BINARY)", f"characters of {charset} outside Unicode"
+            yield (
+                column,
+                f"CAST({back} AS BINARY) <> CAST({value} AS BINARY)",
+                f"characters of {charset} outside Unicode",
+            )
