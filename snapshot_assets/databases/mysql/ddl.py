@@ -7,7 +7,7 @@ Other keys, indexes and foreign keys follow the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement
@@ -252,23 +252,24 @@ def _key(definition: str, what: str) -> str:
 def _other_keys(table: Table) -> Iterator[tuple[str, str, str, bool]]:
     """Yield the keys but the primary one: kind, name, definition, and whether it is created with the table.
 
-    An AUTO_INCREMENT column must be the first of a key from the start.
+    An AUTO_INCREMENT column must be the first of a key from the start; the keys before that one keep their order.
     """
     name, primary = table.table_name, table.primary_key
-    numbered = next((column.name for column in table.columns if column.identity is not None), None)
-    if primary is not None and primary.columns[:1] == (numbered,):
-        numbered = None
-    for each in table.unique:
-        definition = each.definition or f"UNIQUE KEY {quoted(each.name)} {listed(each.columns)}"
-        inline = numbered is not None and each.columns[:1] == (numbered,)
-        numbered = None if inline else numbered
-        key = ObjectKey("unique constraint", each.name, name)
-        yield key.kind, each.name, _key(definition, str(key)), inline
-    for index in table.indexes:
-        inline = numbered is not None and index.columns[:1] == (numbered,)
-        numbered = None if inline else numbered
-        key = ObjectKey("index", index.name, name)
-        yield key.kind, index.name, _key(index.definition, str(key)), inline
+    keys = [
+        ("unique constraint", each.name, each.columns, each.definition or f"UNIQUE {_plain(each.name, each.columns)}")
+        for each in table.unique
+    ]
+    keys += [("index", each.name, each.columns, each.definition) for each in table.indexes]
+    numbered = next(((column.name,) for column in table.columns if column.identity is not None), None)
+    inline = 0
+    if numbered is not None and (primary is None or primary.columns[:1] != numbered):
+        inline = next((number for number, key in enumerate(keys, 1) if key[2][:1] == numbered), 0)
+    for number, (kind, own, _, definition) in enumerate(keys):
+        yield kind, own, _key(definition, str(ObjectKey(kind, own, name))), number < inline
+
+
+def _plain(name: str, columns: Sequence[str]) -> str:
+    return f"KEY {quoted(name)} {listed(columns)}"
 
 
 def _there(of: str, column: str, table: TableName, name: str) -> str:
