@@ -13,8 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.databases.convert.schema import Adapter
-from snapshot_assets.databases.definition import Definition
+from snapshot_assets.databases.definition import Adapter, Definition
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.format.names import NameRule
 from snapshot_assets.format.relations import DatabaseSchema
