@@ -17,11 +17,13 @@ class TimeType:
     Attributes:
         name: The type in SQL.
         zoned: Whether its values are instants; others are local times, which a plan's zone makes instants.
+        zone: What follows the time in a literal of an instant; "" if the connection's zone is UTC.
         infinite: SQL literals of its values without a finite time, such as `'infinity'`; NULL is one in every database.
     """
 
     name: str
     zoned: bool = False
+    zone: str = "+00:00"
     infinite: Sequence[str] = ()
 
 
