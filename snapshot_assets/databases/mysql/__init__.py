@@ -37,6 +37,7 @@ KIND = DatabaseKind(
     title="MySQL",
     form="mysql://user@host:3306/database",
     target=True,
+    shares_states=False,
     drivers=("pymysql",),
     requirement="snapshot-assets[mysql]",
 )

@@ -33,7 +33,6 @@ class ExampleServer(ExampleDatabase):
     )
     midnights = "date"
     counts_rows = True
-    shares_states = False
     locked_while_read = None
     types: ClassVar = {
         "boolean": [("true", 1), ("false", 0), ("-128", -128)],
