@@ -16,7 +16,7 @@ LONGEST := --durations=25 --durations-min=5
 DEMO := $(CURDIR)/demo
 UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
-EXTRAS := --extra postgres --extra connect --extra oss --extra attestation --extra polars --extra iceberg --extra ui --extra demo
+EXTRAS := --extra postgres --extra mysql --extra connect --extra oss --extra attestation --extra polars --extra iceberg --extra ui --extra demo
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
 .PHONY: help install demo ui test test-slow test-nightly test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel test-wheel-all lint audit format docs reference pictures bench lock proto clean
@@ -138,7 +138,7 @@ bench: install  ## Compare the export with other tools, interleaved
 
 lock: $(BIN)/uv  ## Resolve the dependencies into requirements/
 	$(LOCK) pyproject.toml $(EXTRAS) --group dev -o requirements/dev.txt
-	$(LOCK) pyproject.toml --extra postgres --extra connect --extra oss --extra polars --extra iceberg -c requirements/dev.txt -o requirements/run.txt
+	$(LOCK) pyproject.toml --extra postgres --extra mysql --extra connect --extra oss --extra polars --extra iceberg -c requirements/dev.txt -o requirements/run.txt
 	$(LOCK) --group docs -o requirements/docs.txt
 
 proto: install  ## Generate the log's message classes from log.proto

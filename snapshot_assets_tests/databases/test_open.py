@@ -19,6 +19,8 @@ from snapshot_assets.errors import UnknownSourceError
         ("POSTGRES://h/db", "postgresql"),
         ("duckdb:///a/b.duckdb", "duckdb"),
         ("spark:spark_catalog.sales", "spark"),
+        ("mysql://u:p@h/db", "mysql"),
+        ("mariadb://u:p@h/db", "mysql"),
     ],
 )
 def test_a_uri_names_its_kind(uri: str, kind: str) -> None:
@@ -37,6 +39,8 @@ def test_a_uri_names_its_kind(uri: str, kind: str) -> None:
         ("postgresql:///?host=/tmp&dbname=shop", "shop"),
         ("postgresql://me:se/cr@et@host/shop", "shop"),
         ("postgresql://me:secret@host", "postgresql"),
+        ("mysql://me:secret@h:3307/shop%2Done?ssl=disabled", "shop-one"),
+        ("mariadb://me:secret@h", "mysql"),
         ("spark:spark_catalog", "spark_catalog"),
         ("spark:lake.sales.eu", "lake.sales.eu"),
         ("spark:lake.sa%2Eles", "lake.sa.les"),
@@ -46,7 +50,7 @@ def test_the_default_alias_comes_from_the_uri(uri: str, alias: str) -> None:
     assert default_alias(uri) == alias
 
 
-@pytest.mark.parametrize("uri", ["mysql://root:hunter2@h/db", "/tmp/x.duckdb", "", "C:/x", "://hunter2"])
+@pytest.mark.parametrize("uri", ["oracle://root:hunter2@h/db", "/tmp/x.duckdb", "", "C:/x", "://hunter2"])
 def test_an_unknown_kind_is_refused_with_all_forms_and_without_secrets(uri: str) -> None:
     with pytest.raises(UnknownSourceError) as caught:
         kind_of(uri)

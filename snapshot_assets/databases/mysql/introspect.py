@@ -67,7 +67,8 @@ UNION ALL SELECT event_schema, 'event', event_name FROM information_schema.event
 """
 _NAME = r"`(?:[^`]|``)*`"
 _KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
-_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?P<kind>FOREIGN KEY|CHECK) .*")
+_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
+_FOREIGN_KEY = re.compile(rf"CONSTRAINT {_NAME} FOREIGN KEY")
 _ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
 _PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 _READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({_NAME})\.({_NAME})", re.IGNORECASE)
@@ -316,11 +317,9 @@ class _Reader:
         )
 
     def _checks_of(self, name: TableName, parts: _Created) -> tuple[CheckConstraint, ...]:
-        lines = {
-            key: line for key, line in parts.constraints.items() if _CONSTRAINT_LINE.fullmatch(line)["kind"] == "CHECK"
-        }  # type: ignore[index]
-        of_columns = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
-        return tuple(CheckConstraint(name=key, definition=text) for key, text in {**of_columns, **lines}.items())
+        found = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
+        found |= {key: line for key, line in parts.constraints.items() if not _FOREIGN_KEY.match(line)}
+        return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())
 
     def _view(self, name: TableName, selection: Selection) -> View:
         record = self._views[name]

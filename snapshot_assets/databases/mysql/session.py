@@ -17,6 +17,7 @@ from snapshot_assets.databases.mysql.failures import LOST, number_of, translatin
 from snapshot_assets.databases.mysql.wire import RowStream
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.errors import DatabaseDeniedError
 
 SQL_MODE = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES"
 """Reads identifiers and strings as `databases.sql` writes them; without limits on dates, which a table may hold."""
@@ -84,7 +85,13 @@ class MysqlConnection:
             **arguments,
         )
         with translating(f"{self._name}: connecting", self._secrets):
-            self._connection = abandonable(self._connect, lambda connection: connection.close())
+            try:
+                self._connection = abandonable(self._connect, lambda connection: connection.close())
+            except RuntimeError as error:  # what the driver raises where a package is missing
+                raise DatabaseDeniedError(
+                    f"{self._name}: connecting failed: {error}. The server has no TLS, and the user's password goes"
+                    " only through RSA. Let the server have TLS, or install that package here and for Spark's executors."
+                ) from None
         try:
             self._pin({**SETTINGS, **(settings or {})})
         except BaseException:

@@ -4,12 +4,13 @@ The server's time zones may be out of date or not loaded, and its conversion end
 that a window's instants have in a zone are computed here. A local time that occurs twice is the first of its instants;
 one that a change of clocks skips is read with the offset from before.
 
-A date without a month or a day, such as `2024-00-00`, is none, and neither is one of the year 0: such rows are timeless.
+A date without a month or a day, such as `2024-00-00`, is no day, and Arrow and Python have no year 0: such rows are
+timeless.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -90,16 +91,16 @@ def _pieces(low: datetime, high: datetime, zone: ZoneInfo) -> Iterator[datetime]
     while low < high:
         after = min(_moved(low, _STEP), high)
         if _offset(low, zone) != _offset(after, zone):
-            changed = _first(low, after, lambda each, before=_offset(low, zone): _offset(each, zone) != before)  # type: ignore[misc]
-            yield changed
+            yield _change(low, after, zone)
         low = after
 
 
-def _first(low: datetime, high: datetime, holds: Callable[[datetime], bool]) -> datetime:
-    """Return the first time after `low`, by the second, at which a condition holds that holds from then to `high`."""
+def _change(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
+    """Return the first second, after `low` and up to `high`, from which on the offset is that of `high`."""
+    before = _offset(low, zone)
     while high - low > _LEAST:
         middle = low + timedelta(seconds=(high - low) // _LEAST // 2)
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (middle, high) if _offset(middle, zone) == before else (low, middle)
     return high
 
 

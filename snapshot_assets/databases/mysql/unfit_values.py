@@ -1,25 +1,31 @@
 """Finds values that cannot be exported or restored, by one query for each table.
 
-Native carriers hold no date without a month or a day. The number 0 of an ENUM is an error's, and no member. A text may
-have characters that are not in Unicode, for which the server would send question marks.
+Native carriers hold no date without a month or a day. The number 0 of an ENUM is that of an invalid value, which no
+statement could restore. A text may have characters that Unicode lacks, for which the server would send question marks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from snapshot_assets.databases.mysql.scan import NO_DATE, Scanner, cast_type
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
 from snapshot_assets.databases.mysql.types import ColumnType
+from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.source import Rows
 from snapshot_assets.databases.selection.columns import unfit_value
 from snapshot_assets.databases.selection.hidden import mask_of, masked
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import DatabaseError, SnapshotError
+from snapshot_assets.format.name_texts import yaml_key, yaml_value
+from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.relations import Carrier, Column, Table
 
-_WHOLE = ("utf8", "latin1", "ascii", "binary")
-"""Character sets all of whose values Unicode has, or beginnings of their names."""
+_UNICODE = ("utf", "ucs2", "latin1", "ascii", "binary")
+"""Character sets all of whose values Unicode has, or the beginnings of their names."""
+
+_Check = tuple[str, Callable[[], SnapshotError]]
+"""The condition of unfit values, and what makes the error."""
 
 
 def find_unfit(scanner: Scanner, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
@@ -27,27 +33,38 @@ def find_unfit(scanner: Scanner, table: Table, rows: Sequence[Rows]) -> list[Sna
     checks = list(_checks(table))
     if not checks:
         return []
-    values = ", ".join(f"COALESCE(MAX({condition}), 0) AS c{n}" for n, (_, condition, _) in enumerate(checks))
-    where = " OR ".join(MysqlTimeColumn.predicate(table, each) for each in rows)
+    values = ", ".join(f"COALESCE(MAX({condition}), 0) AS c{n}" for n, (condition, _) in enumerate(checks))
+    where = "true" if is_query(table) else " OR ".join(MysqlTimeColumn.predicate(table, each) for each in rows)
     [row] = scanner.rows_of(table, values, where)
-    found = zip(checks, row.values(), strict=True)
-    return [unfit_value(table, column, what, early=True) for (column, _, what), there in found if there]
+    return [error() for (_, error), found in zip(checks, row.values(), strict=True) if found]
 
 
-def _checks(table: Table) -> Iterator[tuple[Column, str, str]]:
-    """Yield the columns that may have unfit values: each with the condition, and what such values are called."""
+def _checks(table: Table) -> Iterator[_Check]:
     for column in table.columns:
-        mask, kind = mask_of(table, column.name), ColumnType(column.type)
+        mask = mask_of(table, column.name)
         value = identifier(column.name) if mask is None else masked(mask, cast_type(column.type))
         if column.carrier is Carrier.NATIVE and column.type in MysqlTimeColumn.types:
-            yield column, f"NOT {MysqlTimeColumn(value, column.type, 'UTC').finite}", NO_DATE
-        elif kind.name == "enum" and mask is None:
-            yield column, f"{value} = 0", "the empty text that stands for an invalid value"
+            finite = MysqlTimeColumn(value, column.type, "UTC").finite
+            yield f"NOT {finite}", lambda at=column: unfit_value(table, at, NO_DATE, early=True)  # type: ignore[misc]
+        if mask is not None or is_query(table):
+            continue
+        if ColumnType(column.type).name == "enum":
+            yield f"{value} = 0", lambda at=column: _unreadable(table, at, "the number 0, an invalid value's")  # type: ignore[misc]
         charset = (column.collation or "").partition("_")[0]
-        if charset and mask is None and not charset.startswith(_WHOLE):
+        if charset and not charset.startswith(_UNICODE):
             back = f"CONVERT(CONVERT({value} USING utf8mb4) USING {charset})"
-            yield (
-                column,
-                f"CAST({back} AS BINARY) <> CAST({value} AS BINARY)",
-                f"characters of {charset} outside Unicode",
-            )
+            found = f"characters of {charset} that Unicode lacks, or has twice"
+            condition = f"CAST({back} AS BINARY) <> CAST({value} AS BINARY)"
+            yield condition, lambda at=column, what=found: _unreadable(table, at, what)  # type: ignore[misc]
+
+
+def _unreadable(table: Table, column: Column, found: str) -> DatabaseError:
+    path = ColumnPath(table.table_name, column.name)
+    return DatabaseError(
+        f"Column {path} ({column.type}) holds {found}, which a restore could not have as it is. Nothing was exported."
+        f" Change these values, mask the column (`mask: {{{yaml_key(path.written)}: ...}}` in the plan), or leave it"
+        f" out: `exclude_columns: [{yaml_value(path.written)}]`.",
+        table=table_text(path.table),
+        column=column_text(path),
+        type=column.type,
+    )

@@ -36,7 +36,7 @@ class RowStream:
         pymysql.Error: The server refuses the query.
     """
 
-    def __init__(self, connection: pymysql.Connection[Any], sql: str) -> None:
+    def __init__(self, connection: Any, sql: str) -> None:
         self._connection = connection
         self._buffer = bytearray()  # from the beginning of a packet
         self.ended = False

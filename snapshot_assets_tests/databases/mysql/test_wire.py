@@ -1,0 +1,77 @@
+"""Rows of any size are read whole, and a connection goes on after whatever happened to a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from snapshot_assets.databases.mysql.session import MysqlSession
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.errors import DatabaseError, DatabaseUnavailableError
+from snapshot_assets_tests.servers.mariadb import MariadbServer
+
+PACKET = (1 << 24) - 1
+
+
+@pytest.fixture
+def session(mariadb_server: MariadbServer) -> Iterator[MysqlSession]:
+    before = mariadb_server.sql("SELECT @@GLOBAL.max_allowed_packet")
+    mariadb_server.sql("SET GLOBAL max_allowed_packet = 134217728")
+    with closing(MysqlSession(DatabaseAddress("shop", mariadb_server.uri("mysql")))) as opened:
+        yield opened
+    mariadb_server.sql(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def lengths(session: MysqlSession, sql: str) -> list[list[int | None]]:
+    with session.stream(sql, "reading") as chunks:
+        return [
+            [None if value is None else len(value) for value in row]
+            for columns in chunks
+            for row in zip(*(column.to_pylist() for column in columns), strict=True)
+        ]
+
+
+@pytest.mark.parametrize("length", [0, 250, 251, 252, 65535, 65536])
+def test_values_around_each_form_of_a_length(session: MysqlSession, length: int) -> None:
+    sql = f"SELECT REPEAT('x', {length}), NULL, seq FROM seq_8_to_12"
+    assert lengths(session, sql) == [[length, None, len(str(number))] for number in range(8, 13)]
+
+
+@pytest.mark.parametrize("payload", [PACKET - 1, PACKET, PACKET + 1, 2 * PACKET, 2 * PACKET + 1])
+def test_a_row_of_several_packets_between_small_ones(session: MysqlSession, payload: int) -> None:
+    length = payload - 4 - 2  # its own length takes four bytes, and the number two
+    sql = f"SELECT IF(seq = 3, REPEAT('x', {length}), seq), seq FROM seq_1_to_5"
+    assert lengths(session, sql) == [[length if n == 3 else 1, 1] for n in range(1, 6)]
+
+
+def test_the_first_bytes_of_a_row_may_look_like_an_end(session: MysqlSession) -> None:
+    # 0xFE begins the end of the rows, and a row whose first value has more than 16 MiB.
+    assert lengths(session, f"SELECT REPEAT('x', {1 << 24})") == [[1 << 24]]
+    assert lengths(session, "SELECT 1 FROM seq_1_to_3 WHERE seq > 5") == []
+
+
+def test_an_error_amid_the_rows_is_raised_and_the_session_goes_on(session: MysqlSession) -> None:
+    query = "SELECT IF(seq < 900000, seq, (SELECT 1 UNION SELECT 2)) FROM seq_1_to_1000000"
+    with pytest.raises(DatabaseError, match=r"reading failed: Subquery returns more than 1 row \(error 1242\)"):
+        lengths(session, query)
+    assert lengths(session, "SELECT 1") == [[1]]
+
+
+def test_leaving_early_ends_the_query(session: MysqlSession) -> None:
+    with session.stream("SELECT REPEAT('x', 1000) FROM seq_1_to_100000000", "reading") as chunks:
+        next(chunks)
+    assert session.rows("SELECT 2 AS n", "reading") == [{"n": 2}]
+
+
+def test_a_session_that_ends_amid_the_rows_is_transient(session: MysqlSession, mariadb_server: MariadbServer) -> None:
+    [row] = session.rows("SELECT CONNECTION_ID() AS id", "reading")
+    with (
+        pytest.raises(DatabaseUnavailableError, match="reading failed: .* Running again continues"),
+        session.stream("SELECT REPEAT('x', 1000) FROM seq_1_to_100000000", "reading") as chunks,
+    ):
+        next(chunks)
+        mariadb_server.sql(f"KILL {row['id']}")
+        for _ in chunks:
+            pass
