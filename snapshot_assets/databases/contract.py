@@ -13,8 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.databases.convert.schema import Adapter
-from snapshot_assets.databases.definition import Definition
+from snapshot_assets.databases.definition import Adapter, Definition
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.format.names import NameRule
 from snapshot_assets.format.relations import DatabaseSchema
@@ -46,6 +45,7 @@ class DatabaseKind:
         access: How an export reads it.
         target: Whether snapshots can be restored into it, so that its module is a `TargetModule`.
         instead: A sentence for those who would restore into one that is no target.
+        shares_states: Whether the connections of a run's tasks read the one state that `Database.hold` holds.
         names: How it compares names. Documents record it, so that readers need no plug-in.
         longest_name: The most bytes of a name; None without a limit.
         drivers: Modules that connect to it, which the tasks of a run import.
@@ -63,6 +63,7 @@ class DatabaseKind:
     access: Access = Access.CONNECTION
     target: bool = False
     instead: str = ""
+    shares_states: bool = True
     names: NameRule = NameRule.EXACT
     longest_name: int | None = None
     drivers: tuple[str, ...] = ()

@@ -17,11 +17,13 @@ class TimeType:
     Attributes:
         name: The type in SQL.
         zoned: Whether its values are instants; others are local times, which a plan's zone makes instants.
+        zone: What follows the time in a literal of an instant; "" if the connection's zone is UTC.
         infinite: SQL literals of its values without a finite time, such as `'infinity'`; NULL is one in every database.
     """
 
     name: str
     zoned: bool = False
+    zone: str = "+00:00"
     infinite: Sequence[str] = ()
 
 
@@ -35,7 +37,6 @@ class ExampleDatabase(ABC):
         types: By a column's type, expressions of values in SQL, each with the value that a data file then holds, as
             `pyarrow.Array.to_pylist` returns it. NULL is tried for every type.
         counts_rows: Whether `Database.count_rows` counts the rows of tables, because a scan may miss some.
-        shares_states: Whether other connections can read a state that is held.
         locked_while_read: The error of a write while a state of the database is held; None if writes go on.
     """
 
@@ -44,7 +45,6 @@ class ExampleDatabase(ABC):
     midnights: str | None
     types: Mapping[str, Sequence[tuple[str, Any]]]
     counts_rows: bool
-    shares_states: bool = True
     locked_while_read: type[Exception] | None
 
     @property

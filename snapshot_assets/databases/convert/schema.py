@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
 
 from snapshot_assets.databases.convert.lost import TEXTS, LostObjects, changed_form, is_plain, lost_details, lost_limit
+from snapshot_assets.databases.definition import Adapter
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
@@ -28,9 +28,6 @@ from snapshot_assets.format.relations import (
     UniqueConstraint,
 )
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _NEXTVAL = re.compile(r"nextval\('(?P<name>(?:[^']|'')*)'(?:::regclass)?\)")
 _ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOTALL)
 _EXTRAS = re.compile(r"INCLUDE \([^)]*\)|DEFERRABLE(?: INITIALLY DEFERRED)?")
@@ -44,20 +41,6 @@ _SILENT_OPTIONS = frozenset(
     | {"not_carried", "needs", "masks", "large_objects"}
 )
 """Options that a sentence of their own mentions, or that mean nothing to another kind of database."""
-
-
-class Adapter(Protocol):
-    """What a target does with the documents of another kind of database."""
-
-    def type_for(self, arrow_type: pa.DataType) -> str:
-        """Return the type for an Arrow type's values.
-
-        Raises:
-            UnsupportedTypeError: The database has no such type.
-        """
-
-    def adapt(self, schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
-        """Return converted documents without what no database of this kind can have, and a sentence for each loss."""
 
 
 def converted(schema: DatabaseSchema, kind: str, target: Adapter) -> tuple[DatabaseSchema, tuple[str, ...]]:

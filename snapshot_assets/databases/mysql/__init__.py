@@ -8,22 +8,36 @@ uses TLS if the server has it, and checks no certificate) and `ssl_ca=/path`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from snapshot_assets.databases.contract import DatabaseKind
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
+from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["KIND", "Place", "default_alias", "open", "place_of"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from snapshot_assets.databases.protocol.sql_target import SqlTarget
+
+__all__ = [
+    *("KIND", "Place", "adapt", "default_alias", "define", "open", "open_target", "place_of", "rename", "scratch"),
+    "type_for",
+]
 
 KIND = DatabaseKind(
     contract=1,
     name="mysql",
     title="MySQL",
     form="mysql://user@host:3306/database",
-    target=False,
+    target=True,
+    shares_states=False,
     drivers=("pymysql",),
     requirement="snapshot-assets[mysql]",
 )
@@ -112,3 +126,53 @@ def open(address: DatabaseAddress) -> Database:
     from snapshot_assets.databases.mysql.source import MysqlDatabase
 
     return MysqlDatabase(address)
+
+
+def open_target(address: DatabaseAddress) -> SqlTarget:
+    """Connect for writing; see `MysqlTarget`."""
+    from snapshot_assets.databases.mysql.target import MysqlTarget
+
+    return MysqlTarget(address)
+
+
+def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
+    """Return the statements that create a schema; see `TargetModule.define`. `code` changes nothing."""
+    from snapshot_assets.databases.mysql.ddl import define as define_schema
+
+    return define_schema(schema, expressions=expressions)
+
+
+def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
+    from snapshot_assets.databases.mysql.renaming import rename as rename_schema
+
+    return rename_schema(schema, renaming)
+
+
+def type_for(arrow_type: pa.DataType) -> str:
+    """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
+    from snapshot_assets.databases.mysql.write_forms import type_for as type_text
+
+    return type_text(arrow_type)
+
+
+def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return converted documents without what MySQL has not, and what is lost; see `TargetModule.adapt`."""
+    from snapshot_assets.databases.mysql.adapt import adapt as adapt_schema
+
+    return adapt_schema(schema)
+
+
+@contextmanager
+def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
+    """Refuse: a restore creates the snapshot's databases by their names, and these may be on the server already.
+
+    Raises:
+        UnknownSourceError: Always.
+    """
+    raise UnknownSourceError(
+        f"MySQL {address.alias!r} can have no scratch database {name}: a restore creates databases by the names that"
+        " they have in the snapshot, so it would write into those of this server. Give a DuckDB file or a PostgreSQL"
+        " server as the scratch database.",
+    )
+    yield address

@@ -287,7 +287,8 @@ class _Reader:
         for record in self._keys[name]:
             records[record["index_name"]].append(record)
         unique, indexes, primary = [], [], None
-        for index, keys in records.items():
+        order = {index: number for number, index in enumerate(parts.keys)}
+        for index, keys in sorted(records.items(), key=lambda item: order.get(item[0], -1)):
             columns = tuple(key["column_name"] for key in keys if key["column_name"] is not None)
             whole = all(key["column_name"] is not None and key["sub_part"] is None for key in keys)
             if index == "PRIMARY":

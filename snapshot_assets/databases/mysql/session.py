@@ -111,15 +111,15 @@ class MysqlConnection:
         """Raise the driver's errors inside as the package's own; `doing` is what is done, for messages."""
         return translating(f"{self._name}: {doing}", self._secrets)
 
-    def execute(self, sql: str, doing: str, parameters: Sequence[object] = ()) -> int:
+    def execute(self, sql: str | bytes, doing: str, parameters: Sequence[object] = ()) -> int:
         """Run a statement, and return the number of rows that it changed."""
-        return self._run(sql, doing, parameters)[0]
+        return self._result(sql, doing, parameters)[0]
 
     def rows(self, sql: str, doing: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         """Return a query's rows by column name; `%s` stands for a parameter if there are any."""
-        return self._run(sql, doing, parameters)[1]
+        return self._result(sql, doing, parameters)[1]
 
-    def _run(self, sql: str, doing: str, parameters: Sequence[object]) -> tuple[int, list[dict[str, Any]]]:
+    def _result(self, sql: str | bytes, doing: str, parameters: Sequence[object]) -> tuple[int, list[dict[str, Any]]]:
         def run() -> tuple[int, list[dict[str, Any]]]:
             with self.translating(doing), self._running(), self._connection.cursor() as cursor:
                 changed = cursor.execute(sql, tuple(parameters) or None)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar
 
 from snapshot_assets.databases.definition import Create, ObjectKey, Statement, Unchecked
 from snapshot_assets.databases.protocol import ledger
@@ -22,9 +22,8 @@ from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import TableName
 
-_MOST = 100
 _SECONDS = 1.0
-"""Most steps of a transaction, and after how long it ends: the steps before one that fails are made again."""
+"""After how long a transaction of several steps ends: the steps before one that fails are made again."""
 
 _VIOLATION = "23"
 _EXISTS = frozenset(("42P06", "42P07", "42701", "42710", "42723"))
@@ -33,7 +32,15 @@ _DIFFERS = "The target has it with another definition."
 
 
 class SqlSteps(ABC):
-    """The part of `SqlTarget` that makes steps."""
+    """The part of `SqlTarget` that makes steps.
+
+    Attributes:
+        most_steps: Most steps of a transaction: 1 where statements that create something end it.
+        ledger: Statements that create the ledger.
+    """
+
+    most_steps: ClassVar[int] = 100
+    ledger: ClassVar[Sequence[Statement]] = ledger.LEDGER
 
     @abstractmethod
     def _execute(self, sql: str, doing: str) -> None:
@@ -150,7 +157,7 @@ class SqlSteps(ABC):
                 latest = [StepResult(queue[0].name, record.id, "failed", f"Not tried: {lacking} is not there.")]
                 self._record(latest)
             else:
-                group = takewhile(lambda step: not _lacking(step, gone, results), queue[:_MOST])
+                group = takewhile(lambda step: not _lacking(step, gone, results), queue[: self.most_steps])
                 latest = self._try_group(record, list(group), before)
             for step, result in zip(queue, latest, strict=False):
                 results[step.name] = result
@@ -288,9 +295,9 @@ class SqlSteps(ABC):
         return {row["step"]: ledger.step_result(row) for row in rows}
 
     def _make_ledger(self) -> None:
-        for statement in ledger.LEDGER:
+        for statement in self.ledger:
             if not self._skips(statement):
-                self._run(statement)
+                self._execute(statement.sql, f"making {statement.key}")
 
     def _record(self, results: Sequence[StepResult]) -> None:
         """Record results in a transaction of their own."""

@@ -53,6 +53,7 @@ class SqlTarget(SqlSteps, ABC):
     kind: str
     time_column: ClassVar[type[TimeColumn]]
     deletes_parents = True
+    _drop_ledger = f'DROP SCHEMA IF EXISTS "{LEDGER_SCHEMA}" CASCADE'
 
     @abstractmethod
     def close(self) -> None:
@@ -209,7 +210,7 @@ class SqlTarget(SqlSteps, ABC):
 
     def loaded_rows(self, file: LoadedFile) -> int:
         """Return how many rows of a file were loaded by the ledger, which holds it."""
-        query = f"SELECT rows FROM {ledger.FILES} WHERE {ledger.is_file(file)}"
+        query = f'SELECT "rows" FROM {ledger.FILES} WHERE {ledger.is_file(file)}'
         return int(self._rows(query, "reading the ledger")[0]["rows"])
 
     def _check_newest(self, table: TableName, import_id: str) -> None:
@@ -235,11 +236,15 @@ class SqlTarget(SqlSteps, ABC):
     def _load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         # The ledger row comes first: a concurrent run that loads the same file waits here until this one ends.
         doing = f"recording {file.path} in the ledger"
-        if not self._rows(f"{ledger.insert_file(file, rows=0)} ON CONFLICT DO NOTHING RETURNING path", doing):
+        if not self._insert_absent(ledger.insert_file(file, rows=0), doing):
             return None
         rows = self._insert(table, batches)
-        self._execute(f"UPDATE {ledger.FILES} SET rows = {rows} WHERE {ledger.is_file(file)}", doing)
+        self._execute(f'UPDATE {ledger.FILES} SET "rows" = {rows} WHERE {ledger.is_file(file)}', doing)
         return rows
+
+    def _insert_absent(self, insert: str, doing: str) -> bool:
+        """Run an INSERT of one row of the ledger, and return False if there is one of that key."""
+        return bool(self._rows(f"{insert} ON CONFLICT DO NOTHING RETURNING path", doing))
 
     def replace(self, chunk: int, loads: Sequence[Load]) -> int:
         """Delete a chunk's rows and load its current files, in one transaction; return the number of rows inserted.
@@ -372,7 +377,7 @@ class SqlTarget(SqlSteps, ABC):
         if not self._has_ledger():
             return
         with self._transaction():
-            self._execute(f'DROP SCHEMA IF EXISTS "{LEDGER_SCHEMA}" CASCADE', "dropping the ledger")
+            self._execute(self._drop_ledger, "dropping the ledger")
 
     def _with_rows(self, names: Sequence[TableName]) -> set[TableName]:
         """Return those of the tables that have rows."""

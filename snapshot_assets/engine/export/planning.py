@@ -371,6 +371,11 @@ class Source:
     check: Callable[[], None]
     held: bool
 
+    @property
+    def by_tasks(self) -> bool:
+        """Whether tasks open it by its address."""
+        return kind_of(self.address.uri).access is Access.CONNECTION
+
 
 @contextmanager
 def open_source(
@@ -387,7 +392,8 @@ def open_source(
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.
     """
-    if kind_of(address.uri).access is Access.SESSION:
+    kind = kind_of(address.uri)
+    if kind.access is Access.SESSION:
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
         return
@@ -397,4 +403,4 @@ def open_source(
             make_planner = partial(
                 ScanPlanner, database=database, most_parts=most_parts, split_by=split_by, range_bytes=range_bytes
             )
-            yield Source(held_address, database, make_planner, held.check, held=True)
+            yield Source(held_address, database, make_planner, held.check, held=kind.shares_states)

@@ -1,4 +1,4 @@
-"""MariaDB passes the suite of sources."""
+"""MariaDB passes the suites of sources and targets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlConnection
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.testing.example import ExampleDatabase, TimeType
 from snapshot_assets.testing.source_suite import SourceSuite
+from snapshot_assets.testing.target_suite import TargetSuite
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
 ZERO = ("'0000-00-00 00:00:00'",)
@@ -23,6 +24,7 @@ PARTIAL = ("'0000-00-00'", "'2024-00-00'", "'2024-01-00'", "'0000-12-31'")
 class ExampleServer(ExampleDatabase):
     """A database of a server."""
 
+    schema = "shop"
     times = (
         TimeType("datetime(6)", infinite=PARTIAL),
         TimeType("datetime", infinite=PARTIAL),
@@ -31,7 +33,6 @@ class ExampleServer(ExampleDatabase):
     )
     midnights = "date"
     counts_rows = True
-    shares_states = False
     locked_while_read = None
     types: ClassVar = {
         "boolean": [("true", 1), ("false", 0), ("-128", -128)],
@@ -63,20 +64,16 @@ class ExampleServer(ExampleDatabase):
         "point": [("ST_GeomFromText('POINT(1 2)', 4326)", struct.pack("<IBIdd", 4326, 1, 1, 1.0, 2.0))],
     }
 
-    def __init__(self, server: MariadbServer) -> None:
-        self._server = server
-        self._address = self.another()
-
-    @property
-    def schema(self) -> str:
-        return self._address.uri.rpartition("/")[2]
+    def __init__(self, server: MariadbServer, second: MariadbServer) -> None:
+        self._second = second
+        self._address = DatabaseAddress("shop", server.create_database("shop"))
 
     @property
     def address(self) -> DatabaseAddress:
         return self._address
 
     def another(self) -> DatabaseAddress:
-        return DatabaseAddress("shop", self._server.create_database())
+        return DatabaseAddress("shop", self._second.create_database("shop"))
 
     def execute(self, *statements: str) -> None:
         connection = MysqlConnection(self._address, {"sql_mode": f"'{SQL_MODE}'"})
@@ -92,10 +89,15 @@ class ExampleServer(ExampleDatabase):
 
 
 @pytest.fixture
-def example(mariadb_server: MariadbServer) -> Iterator[ExampleServer]:
-    yield ExampleServer(mariadb_server)
+def example(mariadb_server: MariadbServer, second_mariadb_server: MariadbServer) -> Iterator[ExampleServer]:
+    yield ExampleServer(mariadb_server, second_mariadb_server)
     mariadb_server.drop_databases()
+    second_mariadb_server.drop_databases()
 
 
 class TestSource(SourceSuite):
     """MariaDB as a source."""
+
+
+class TestTarget(TargetSuite):
+    """MariaDB as a target."""

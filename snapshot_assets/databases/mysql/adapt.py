@@ -1,0 +1,112 @@
+"""Documents of another kind of database as those of MySQL.
+
+A column that draws from a sequence gets AUTO_INCREMENT if MySQL can have that, and texts and bytes that belong to a key
+get a length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from snapshot_assets.databases.mysql.texts import listed, quoted
+from snapshot_assets.databases.mysql.write_forms import BYTES, TEXT
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+
+_KEY_BYTES = 3072
+_LONGEST = {"Comment of table": 2048, "Comment of column": 1024}
+_SIZED = {TEXT: ("varchar", 4), BYTES: ("varbinary", 1)}
+"""The types with a length, and the most bytes of one of its units."""
+
+
+def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return converted documents without what MySQL has not; see `Adapter.adapt`."""
+    adapting = _Adapting(schema)
+    return schema.model_copy(update={"tables": tuple(adapting.tables())}), tuple(adapting.lost)
+
+
+class _Adapting:
+    def __init__(self, schema: DatabaseSchema) -> None:
+        self._schema = schema
+        self._lengths = dict(_lengths(schema))
+        self.lost: list[str] = []
+
+    def tables(self) -> Iterator[Table]:
+        for table in self._schema.tables:
+            name = table.table_name
+            if not table.columns:
+                self.lost.append(f"Table {name} is left out: it has no columns, and MySQL has no such tables.")
+                continue
+            numbered = self._numbered(table)
+            kept = {each.table_name for each in self._schema.tables if each.columns}
+            yield table.model_copy(
+                update={
+                    "columns": tuple(self._column(table, column, numbered) for column in table.columns),
+                    "sequences": tuple(each for each in table.sequences if each.column == numbered),
+                    "foreign_keys": tuple(key for key in table.foreign_keys if key.referenced in kept),
+                    "indexes": tuple(
+                        index.model_copy(update={"definition": _index(index.name, index.columns, index.unique)})
+                        for index in table.indexes
+                    ),
+                    "comment": self._comment("table", str(name), table.comment),
+                }
+            )
+
+    def _numbered(self, table: Table) -> str | None:
+        """Return the column that gets AUTO_INCREMENT: one that draws from a sequence, and is the first of a key."""
+        first = {key.columns[0] for key in table.unique}
+        first |= {table.primary_key.columns[0]} if table.primary_key else set()
+        found = None
+        for sequence in table.sequences:
+            column = sequence.column
+            kind = table.column(column).type if column is not None else ""
+            if column in first and sequence.increment == 1 and kind.endswith("int") and found is None:
+                found = column
+            else:
+                self.lost.append(
+                    f"Column {table.table_name}.{column} no longer draws from sequence {sequence.table_name}: MySQL"
+                    " numbers one column by 1, of integers, with a key of its own."
+                )
+        return found
+
+    def _column(self, table: Table, column: Column, numbered: str | None) -> Column:
+        where = f"{table.table_name}.{column.name}"
+        update: dict[str, object] = {"default": None, "comment": self._comment("column", where, column.comment)}
+        if column.name == numbered:
+            update |= {"identity": "by default", "nullable": False}
+        length = self._lengths.get((table.table_name, column.name))
+        if length is not None and column.type in _SIZED:
+            kind, _ = _SIZED[column.type]
+            update["type"] = f"{kind}({length})"
+            self.lost.append(f"Column {where} has at most {length} {_UNITS[column.type]}: it belongs to a key.")
+        return column.model_copy(update=update)
+
+    def _comment(self, of: str, where: str, comment: str | None) -> str | None:
+        if comment is not None and len(comment) > (longest := _LONGEST[f"Comment of {of}"]):
+            self.lost.append(f"Comment of {of} {where} is left out: it has more than {longest} characters.")
+            return None
+        return comment
+
+
+_UNITS = {TEXT: "characters", BYTES: "bytes"}
+
+
+def _index(name: str, columns: tuple[str, ...], unique: bool) -> str:
+    return f"{'UNIQUE ' if unique else ''}KEY {quoted(name)} {listed(columns)}"
+
+
+def _lengths(schema: DatabaseSchema) -> Iterator[tuple[tuple[TableName, str], int]]:
+    """Yield the lengths of the texts and bytes in keys: columns of a foreign key have those that they refer to."""
+    lengths: dict[tuple[TableName, str], int] = {}
+    tables = {table.table_name: table for table in schema.tables}
+    most = _KEY_BYTES
+    for name, table in tables.items():
+        keys = [each.columns for each in table.unique] + [each.columns for each in table.indexes]
+        keys += [each.columns for each in table.foreign_keys]
+        keys += [table.primary_key.columns] if table.primary_key is not None else []
+        for columns in keys:
+            sized = [column for column in columns if table.column(column).type in _SIZED]
+            fixed = 16 * (len(columns) - len(sized))  # more than any other type has
+            for column in sized:
+                length = (most - fixed) // len(sized) // _SIZED[table.column(column).type][1]
+                lengths[name, column] = min(length, lengths.get((name, column), length))
+    yield from lengths.items()

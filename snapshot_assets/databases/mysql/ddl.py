@@ -1,0 +1,289 @@
+"""DDL: the statements that create a snapshot's schema on a server. They are for sessions without SQL modes.
+
+The primary key is created with its table, as the rows lie in its order; so is the key of an AUTO_INCREMENT column.
+Other keys, indexes and foreign keys follow the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from graphlib import TopologicalSorter
+
+from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement
+from snapshot_assets.databases.mysql.texts import check_collation, check_text, check_type, constant, listed, quoted
+from snapshot_assets.databases.selection.exclusions import uncarried
+from snapshot_assets.databases.sql import literal
+from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.options import SchemaOptions
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName, View
+
+_LONGEST = 64
+_CONVERTED = (
+    "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 /*M! COLLATE=utf8mb4_nopad_bin */ /*!80017 COLLATE=utf8mb4_0900_bin */"
+)
+"""Options of a table from another kind of database: its texts are equal only if all their characters are."""
+
+_ELSEWHERE = re.compile(
+    r"\b(?:(?:DATA|INDEX) DIRECTORY|CONNECTION)='(?:[^'\\]|\\.|'')*'|\bUNION=\([^)]*\)"
+    r"|\bENGINE=(?:FEDERATED|CONNECT|SPIDER|MERGE|MRG_MyISAM|BLACKHOLE|SPHINX|S3|OQGRAPH)\b",
+    re.IGNORECASE,
+)
+"""Options that place rows outside of the server's own folder, or nowhere."""
+
+_KEY = re.compile(r"(?:PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
+_ACTIONS = re.compile(r"(?: ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|NO ACTION|RESTRICT))+\s*$")
+_WORDS = {
+    "security": ("DEFINER", "INVOKER"),
+    "check_option": ("NONE", "LOCAL", "CASCADED"),
+    "algorithm": ("UNDEFINED", "MERGE", "TEMPTABLE"),
+}
+
+
+def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+    """Return the statements that create a schema; see `TargetModule.define`."""
+    return _Defining(schema, expressions=expressions).definition()
+
+
+class _Defining:
+    def __init__(self, schema: DatabaseSchema, *, expressions: bool) -> None:
+        self._schema = schema
+        self._expressions = expressions
+        self._lost: list[str] = []
+
+    def definition(self) -> Definition:
+        self._lost += uncarried(self._schema)
+        tables = tuple(map(self._table, self._schema.tables))
+        before = [*self._schemas(), *self._sequences()]
+        before += [
+            Statement(ObjectKey("table", table.table_name), self._create_table(table), table.table_name)
+            for table in tables
+        ]
+        after = [statement for table in tables for statement in self._keys(table)]
+        after += [statement for table in tables for statement in self._foreign_keys(table)]
+        after += [statement for table in tables for statement in _next_numbers(table)]
+        after += self._views()
+        return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=tuple(self._too_long()))
+
+    def _too_long(self) -> Iterator[str]:
+        names = [("Schema", each.name, each.name) for each in self._schema.schemas]
+        relations: list[Table | View] = [*self._schema.tables, *self._schema.views]
+        for each in relations:
+            names.append((type(each).__name__, str(each.table_name), each.name))
+            names += [("Column", f"{each.table_name}.{column.name}", column.name) for column in each.columns]
+        for what, shown, name in names:
+            if len(name) > _LONGEST:
+                yield (
+                    f"{what} {shown} has a name of {len(name)} characters; MySQL has at most {_LONGEST}. Rename it in"
+                    " the source, or leave it out."
+                )
+
+    def _table(self, table: Table) -> Table:
+        """Return a table with expressions only if they are wanted."""
+        if self._expressions:
+            return table
+        for check in table.checks:
+            self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
+        columns = []
+        for column in table.columns:
+            where = f"{table.table_name}.{column.name}"
+            if column.generated is not None:
+                self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
+            elif column.default is not None:
+                self._lost.append(f"Default of column {where} is left out: {column.default}.")
+            update = {"default": None, "generated": None, "generated_kind": None}
+            columns.append(column.model_copy(update=update))
+        return table.model_copy(update={"checks": (), "columns": tuple(columns)})
+
+    def _schemas(self) -> Iterator[Statement]:
+        by_name = {each.name: each for each in self._schema.schemas}
+        names = by_name.keys() | {each.schema_name for each in (*self._schema.tables, *self._schema.views)}
+        for name in sorted(names):
+            options = by_name[name].options if name in by_name else {}
+            collation = options.get("collation")
+            what = f"schema {name}"
+            more = f" COLLATE {check_collation(str(collation), what)}" if collation else " CHARACTER SET utf8mb4"
+            yield Statement(ObjectKey("schema", name), f"CREATE DATABASE IF NOT EXISTS {quoted(name)}{more}")
+            if name in by_name and by_name[name].comment:
+                self._lost.append(f"Comment of schema {name} is left out: it is set when a database is created.")
+
+    def _sequences(self) -> Iterator[Statement]:
+        for schema in self._schema.schemas:
+            for sequence in SchemaOptions.of(schema).sequences:
+                name = sequence.table_name
+                there = (
+                    "SELECT 1 AS found FROM information_schema.tables WHERE table_type = 'SEQUENCE'"
+                    f" AND table_schema = {constant(name.schema)} AND table_name = {constant(name.table)}"
+                )
+                following = sequence.start if sequence.last_value is None else sequence.last_value + sequence.increment
+                sql = (
+                    f"CREATE SEQUENCE {quoted(*name)} START WITH {sequence.start} MINVALUE {sequence.minimum}"
+                    f" MAXVALUE {sequence.maximum} INCREMENT BY {sequence.increment} CACHE {sequence.cache}"
+                    f" {'CYCLE' if sequence.cycle else 'NOCYCLE'}"
+                )
+                yield Create(ObjectKey("sequence", name), sql, there=there)
+                if following != sequence.start:
+                    key = ObjectKey("value", of=ObjectKey("sequence", name))
+                    yield Advance(key, f"SELECT SETVAL({quoted(*name)}, {following}, 0)")
+
+    def _create_table(self, table: Table) -> str:
+        name = table.table_name
+        parts = [self._column(table, column) for column in table.columns]
+        if table.primary_key is not None:
+            definition = table.primary_key.definition or f"PRIMARY KEY {listed(table.primary_key.columns)}"
+            parts.append(_key(definition, f"the primary key of {name}"))
+        parts += [definition for _, _, definition, inline in _other_keys(table) if inline]
+        settings = table.options.get("column_options", {})
+        for check in table.checks:
+            if check.name not in settings or "check" not in settings[check.name]:
+                parts.append(check_text(check.definition, f"check {check.name} of {name}"))
+        options = str(table.options.get("table_options") or "")
+        if "engine" not in table.options:
+            options = _CONVERTED
+        else:
+            for match in _ELSEWHERE.finditer(options):
+                self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
+            options = check_text(_ELSEWHERE.sub("", options) or " ", f"the options of {name}")
+        comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
+        partitions = table.options.get("partitions_by")
+        clause = f" {check_text(str(partitions), f'the partitions of {name}')}" if partitions else ""
+        return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{clause}"
+
+    def _column(self, table: Table, column: Column) -> str:
+        where = f"{table.table_name}.{column.name}"
+        settings = table.options.get("column_options", {}).get(column.name, {})
+        parts = [quoted(column.name), check_type(column.type, where)]
+        if column.collation is not None:
+            parts.append(f"COLLATE {check_collation(column.collation, f'column {where}')}")
+        if column.generated is not None:
+            expression = check_text(column.generated, f"the expression of column {where}", commas=False)
+            parts.append(f"GENERATED ALWAYS AS ({expression}) {(column.generated_kind or 'virtual').upper()}")
+            parts += [] if column.nullable else ["NOT NULL"]
+        else:
+            parts.append("NULL" if column.nullable else "NOT NULL")
+            if column.identity is not None:
+                parts.append("AUTO_INCREMENT")
+            elif column.default is not None:
+                parts.append(f"DEFAULT {check_text(column.default, f'the default of column {where}')}")
+            if "on_update" in settings and self._expressions:
+                parts.append(f"ON UPDATE {check_text(str(settings['on_update']), f'ON UPDATE of column {where}')}")
+        parts += ["INVISIBLE"] if settings.get("invisible") else []
+        parts += [f"COMMENT {constant(column.comment)}"] if column.comment else []
+        if settings.get("check"):
+            parts += [
+                check_text(check.definition, f"the check of column {where}")
+                for check in table.checks
+                if check.name == column.name
+            ]
+        return " ".join(parts)
+
+    def _keys(self, table: Table) -> Iterator[Statement]:
+        name = table.table_name
+        for kind, own, definition, inline in _other_keys(table):
+            if not inline:
+                there = _there("statistics", "index_name", name, own)
+                sql = f"ALTER TABLE {quoted(*name)} ADD {definition}"
+                yield Statement(ObjectKey(kind, own, name), sql, name, there=there)
+
+    def _foreign_keys(self, table: Table) -> Iterator[Statement]:
+        name = table.table_name
+        for key in table.foreign_keys:
+            actions = _ACTIONS.search(key.definition or "")
+            sql = (
+                f"ALTER TABLE {quoted(*name)} ADD CONSTRAINT {quoted(key.name)} FOREIGN KEY {listed(key.columns)}"
+                f" REFERENCES {quoted(*key.referenced)} {listed(key.referenced_columns)}{actions[0] if actions else ''}"
+            )
+            yield Statement(
+                ObjectKey("foreign key", key.name, name),
+                sql,
+                name,
+                there=_there("table_constraints", "constraint_name", name, key.name),
+                reads=(key.referenced,),
+            )
+
+    def _views(self) -> Iterator[Statement]:
+        views = {view.table_name: view for view in self._schema.views}
+        definers = dict.fromkeys(
+            str(view.options["definer"]) for view in views.values() if view.options.get("security") == "DEFINER"
+        )
+        self._lost += [f"Views of {each} act with the rights of the user who restores them." for each in definers]
+        order = TopologicalSorter({name: set(view.depends_on) & set(views) for name, view in views.items()})
+        for name in order.static_order():
+            view = views[name]
+            if not self._expressions:
+                self._lost.append(f"View {name} is left out: its query is SQL of the snapshot.")
+            elif not view.columns:
+                self._lost.append(f"View {name} is left out: it did not work in the source.")
+            else:
+                query = check_text(view.definition, f"the query of view {name}", commas=True)
+                words = {option: _word(view, option) for option in _WORDS}
+                end = "" if words["check_option"] == "NONE" else f" WITH {words['check_option']} CHECK OPTION"
+                sql = (
+                    f"CREATE ALGORITHM={words['algorithm']} SQL SECURITY {words['security']} VIEW {quoted(*name)}"
+                    f" {listed([column.name for column in view.columns])} AS {query}{end}"
+                )
+                yield Statement(ObjectKey("view", name), sql, name)
+
+
+def _word(view: View, option: str) -> str:
+    """Return a word among the options of a view."""
+    known = _WORDS[option]
+    word = str(view.options.get(option, known[0]))
+    if word not in known:
+        raise DocumentError(
+            f"The snapshot's views.json is malformed: {option} of view {view.table_name} is {word[:100]!r}; expected"
+            f" one of {', '.join(known)}. Restore without that view.",
+            object="views.json",
+        )
+    return word
+
+
+def _key(definition: str, what: str) -> str:
+    """Return the definition of a key, as it stands in CREATE TABLE."""
+    if _KEY.fullmatch(definition) is None:
+        raise DocumentError(
+            f"The snapshot's tables.json is malformed: {what} is {definition[:200]!r}; expected a line of SHOW CREATE"
+            " TABLE. Restore without its table.",
+            object="tables.json",
+        )
+    return check_text(definition, what)
+
+
+def _other_keys(table: Table) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield the keys but the primary one: kind, name, definition, and whether it is created with the table.
+
+    An AUTO_INCREMENT column must be the first of a key from the start; the keys before that one keep their order.
+    """
+    name, primary = table.table_name, table.primary_key
+    keys = [
+        ("unique constraint", each.name, each.columns, each.definition or f"UNIQUE {_plain(each.name, each.columns)}")
+        for each in table.unique
+    ]
+    keys += [("index", each.name, each.columns, each.definition) for each in table.indexes]
+    numbered = next(((column.name,) for column in table.columns if column.identity is not None), None)
+    inline = 0
+    if numbered is not None and (primary is None or primary.columns[:1] != numbered):
+        inline = next((number for number, key in enumerate(keys, 1) if key[2][:1] == numbered), 0)
+    for number, (kind, own, _, definition) in enumerate(keys):
+        yield kind, own, _key(definition, str(ObjectKey(kind, own, name))), number < inline
+
+
+def _plain(name: str, columns: Sequence[str]) -> str:
+    return f"KEY {quoted(name)} {listed(columns)}"
+
+
+def _there(of: str, column: str, table: TableName, name: str) -> str:
+    """Return the query that yields a row if a table has a key or constraint of a name."""
+    return (
+        f"SELECT 1 AS found FROM information_schema.{of} WHERE table_schema = {literal(table.schema)}"
+        f" AND table_name = {literal(table.table)} AND {column} = {literal(name)} LIMIT 1"
+    )
+
+
+def _next_numbers(table: Table) -> Iterator[Statement]:
+    """Yield the statement that sets the next number of an AUTO_INCREMENT column; the server knows its rows' own."""
+    for sequence in table.sequences:
+        if sequence.column is not None and sequence.last_value is not None:
+            key = ObjectKey("value", of=ObjectKey("sequence", sequence.table_name))
+            sql = f"ALTER TABLE {quoted(*table.table_name)} AUTO_INCREMENT = {sequence.last_value + 1}"
+            yield Advance(key, sql, table.table_name)

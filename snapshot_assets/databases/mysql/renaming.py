@@ -1,0 +1,97 @@
+"""Gives schema documents new names for a target server.
+
+The queries of views name relations with their databases, as in `shop`.`orders`; other texts name none but sequences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from snapshot_assets.databases.convert.renaming import Renaming, check_distinct, renamed_schemas, renamed_tables
+from snapshot_assets.databases.mysql.texts import quoted, tokens, unquoted
+from snapshot_assets.format.options import SchemaOptions
+from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
+
+_Names = Mapping[TableName, TableName]
+
+
+def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
+    relations = [each.table_name for each in (*schema.tables, *schema.views)]
+    sequences = [each.table_name for own in schema.schemas for each in SchemaOptions.of(own).sequences]
+    names = {name: renaming.table(name) for name in (*relations, *sequences)}
+    check_distinct((f"table {old}", new) for old, new in names.items())
+    lost, views = [], []
+    for view in schema.views:
+        query = _renamed_query(view, names)
+        if query is None:
+            lost.append(
+                f"View {view.table_name} is left out: an alias in its query has the name of a database, so its query"
+                " cannot be renamed safely."
+            )
+            continue
+        new = names[view.table_name]
+        depends_on = tuple(names.get(each, each) for each in view.depends_on)
+        update = {"schema_name": new.schema, "name": new.table, "definition": query, "depends_on": depends_on}
+        views.append(view.model_copy(update=update))
+    renamed = renamed_tables(schema, renaming)
+    tables = tuple(_table(table, names) for table in renamed.tables)
+    schemas = renamed_schemas(schema, renaming, lambda each: _schema_options(each, renaming))
+    return renamed.model_copy(update={"schemas": schemas, "tables": tables, "views": tuple(views)}), tuple(lost)
+
+
+def _schema_options(schema: Schema, renaming: Renaming) -> dict[str, object]:
+    moved = {"schema_name": renaming.schema(schema.name)}
+    options = SchemaOptions.of(schema)
+    sequences = tuple(each.model_copy(update=moved) for each in options.sequences)
+    return options.model_copy(update={"sequences": sequences}).values()
+
+
+def _table(table: Table, names: _Names) -> Table:
+    """Return a table whose parts have the new names too."""
+    columns = tuple(_column(column, names) for column in table.columns)
+    sequences = tuple(each.model_copy(update={"schema_name": table.schema_name}) for each in table.sequences)
+    return table.model_copy(update={"columns": columns, "sequences": sequences})
+
+
+def _column(column: Column, names: _Names) -> Column:
+    if column.default is None:
+        return column
+    return column.model_copy(update={"default": _replaced(column.default, names)})
+
+
+def _renamed_query(view: View, names: _Names) -> str | None:
+    """Return a view's query with new names; None if its names cannot be told apart."""
+    moved = {old.schema for old, new in names.items() if old != new}
+    parts = [part for part in tokens(view.definition) if not part.isspace()]
+    for part, following in zip(parts, [*parts[1:], ""], strict=True):
+        if part.startswith("`") and unquoted(part) in moved and following != "." and _is_alias(parts, part):
+            return None
+    return _replaced(view.definition, names)
+
+
+def _is_alias(parts: list[str], name: str) -> bool:
+    """Return whether a name stands where a query gives a relation another name: after a relation's, or a parenthesis.
+
+    The names of columns follow `as`.
+    """
+    return any(
+        part == name and position and (parts[position - 1].startswith("`") or parts[position - 1] == ")")
+        for position, part in enumerate(parts)
+    )
+
+
+def _replaced(text: str, names: _Names) -> str:
+    """Return a text with the new names of relations that it names with their databases."""
+    name = r"`(?:[^`]|``)+`"
+    strings = r"'(?:[^'\\]|\\.|'')*'"
+
+    def replace(match: re.Match[str]) -> str:
+        if match["schema"] is None:
+            return match[0]
+        old = TableName(unquoted(match["schema"]), unquoted(match["table"]))
+        return quoted(*names[old]) if old in names else match[0]
+
+    pattern = rf"{strings}|(?<![`.])(?P<schema>{name})\.(?P<table>{name})|{name}"
+    return re.sub(pattern, replace, text, flags=re.DOTALL)

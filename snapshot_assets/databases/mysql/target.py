@@ -1,0 +1,299 @@
+"""MySQL and MariaDB as a target: rows are inserted by statements with many of them, a file and its ledger row at once.
+
+A statement that creates something ends the transaction. So each step of a schema is made alone, and the ledger records
+it before: a step whose object is there, though it is recorded as failed, was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from snapshot_assets.databases.definition import Statement
+from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlConnection
+from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
+from snapshot_assets.databases.mysql.write_forms import constants_of, rows_of, unfit_values
+from snapshot_assets.databases.protocol import ledger
+from snapshot_assets.databases.protocol.driver_batches import Feed
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.sql_target import SqlTarget
+from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
+from snapshot_assets.databases.protocol.target import (
+    LEDGER_SCHEMA,
+    ExistingTable,
+    OtherType,
+    Reference,
+    RestoreRecord,
+    UnfitValues,
+)
+from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
+from snapshot_assets.errors import DatabaseError, DatabaseLockedError, SnapshotError
+from snapshot_assets.format.relations import Column, Table, TableName
+
+_YEAR = 31_536_000
+_STRICT = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
+_LOAD_MODE = f"{SQL_MODE},{_STRICT}"
+_SETTINGS = {
+    "sql_mode": f"'{_LOAD_MODE}'",
+    "innodb_lock_wait_timeout": str(_YEAR),
+    "lock_wait_timeout": str(_YEAR),
+    "foreign_key_checks": "1",
+    "unique_checks": "1",
+    "explicit_defaults_for_timestamp": "1",
+}
+_STATEMENT_BYTES = 1 << 20
+_PACKET_SPARE = 1 << 10
+_EXISTS = (1007, 1022, 1050, 1061, 1068, 1826)
+_VIOLATED = (1048, 1062, 1215, 1216, 1217, 1264, 1451, 1452, 1586, 3819, 4025)
+_INSIDE = re.compile(r"(?P<name>[a-z ]+)(?:\((?P<sizes>[\d,]+)\))?(?P<rest>.*)", re.DOTALL)
+_ANY_WIDTH = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
+
+_EXISTING = """
+SELECT t.table_schema AS "schema", t.table_name AS "table", t.table_type AS what, c.column_name AS "column"
+FROM information_schema.tables t LEFT JOIN information_schema.columns c
+ON c.table_schema = t.table_schema AND c.table_name = t.table_name
+WHERE {names} ORDER BY t.table_schema, t.table_name, c.ordinal_position
+"""
+_TYPES = """
+SELECT column_name AS name, column_type AS type, generation_expression AS "generated"
+FROM information_schema.columns WHERE table_schema = {schema} AND table_name = {table}
+"""
+_REFERENCES = """
+SELECT constraint_name AS name, table_schema AS "schema", table_name AS "table",
+    referenced_table_schema AS other_schema, referenced_table_name AS other,
+    column_name AS here, referenced_column_name AS there
+FROM information_schema.key_column_usage
+WHERE referenced_table_name IS NOT NULL AND ({names}) ORDER BY 2, 3, 1, ordinal_position
+"""
+_TRIGGERS = """
+SELECT trigger_name AS name, event_object_schema AS "schema", event_object_table AS "table",
+    event_manipulation AS event
+FROM information_schema.triggers WHERE event_manipulation IN ({events}) AND ({names}) ORDER BY 2, 3, 1
+"""
+
+
+class MysqlTarget(MysqlConnection, SqlTarget):
+    """One connection that writes; see `SqlTarget` and `MysqlConnection`."""
+
+    kind = "mysql"
+    time_column = MysqlTimeColumn
+    most_steps = 1
+    ledger = tuple(
+        ledger.create_ledger(
+            ledger.LedgerTypes(
+                name="varchar(64)",
+                path="varchar(570)",
+                text="longtext",
+                moment="timestamp DEFAULT current_timestamp",
+                options=" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC",
+            )
+        )
+    )
+    _drop_ledger = f'DROP DATABASE IF EXISTS "{LEDGER_SCHEMA}"'
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        super().__init__(address, _SETTINGS)
+        try:
+            [row] = self.rows(
+                "SELECT @@max_allowed_packet AS packet, @@lower_case_table_names AS folds", "looking up settings"
+            )
+        except BaseException:
+            self.close()
+            raise
+        self._packet, self._folds = int(row["packet"]) - _PACKET_SPARE, bool(row["folds"])
+
+    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
+        """Describe those of the tables that exist; see `SqlTarget`."""
+        if not tables:
+            return {}
+        wanted = {self._folded(name): name for name in tables}
+        found: dict[TableName, tuple[str, list[str]]] = {}
+        query = _EXISTING.format(names=_among(tables, "t.table_schema", "t.table_name"))
+        for row in self.rows(query, "looking up tables"):
+            name = wanted.get(self._folded(TableName(row["schema"], row["table"])))
+            if name is not None:
+                what = {"VIEW": "view", "SEQUENCE": "sequence"}.get(row["what"], "table")
+                found.setdefault(name, (what, []))[1].append(row["column"])
+        filled = self._with_rows([name for name, (what, _) in found.items() if what == "table"])
+        return {
+            name: ExistingTable(tuple(filter(None, columns)), name in filled, what)
+            for name, (what, columns) in found.items()
+        }
+
+    def _folded(self, name: TableName) -> TableName:
+        return TableName(name.schema.lower(), name.table.lower()) if self._folds else name
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns whose type in the target differs from the tables' type; see `SqlTarget`."""
+        others = []
+        for table in tables:
+            there = self._types(table.table_name)
+            for column in table.columns if there else ():
+                found, generated = there.get(column.name, ("missing", False))
+                if generated is not (column.generated is not None):
+                    texts = [f"{found}{', generated' if generated else ''}"]
+                    texts += [f"{column.type}{'' if generated else ', generated'}"]
+                    others.append(OtherType(table.table_name, column.name, texts[0], texts[1]))
+                elif (limit := _limit(found, column.type)) is not None:
+                    others.append(OtherType(table.table_name, column.name, found, column.type, limit or None))
+        return others
+
+    def _types(self, name: TableName) -> dict[str, tuple[str, bool]]:
+        """Return the type of each column of a table, and whether it is generated."""
+        query = _TYPES.format(schema=literal(name.schema), table=literal(name.table))
+        rows = self.rows(query, f"reading the columns of {name}")
+        return {row["name"]: (row["type"], bool(row["generated"])) for row in rows}
+
+    def unfit_values(self, column: Column) -> UnfitValues | None:
+        """Return which values MySQL cannot hold; see `SqlTarget`."""
+        return unfit_values(column)
+
+    def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
+        """Return the triggers of tables, which cannot be switched off; see `SqlTarget`."""
+        if not tables:
+            return []
+        events = "'INSERT', 'DELETE'" if deletes else "'INSERT'"
+        query = _TRIGGERS.format(events=events, names=_among(tables, "event_object_schema", "event_object_table"))
+        return [
+            f"Trigger {row['name']} of {TableName(row['schema'], row['table'])} acts on each {row['event']}."
+            for row in self.rows(query, "looking for triggers")
+        ]
+
+    def _execute(self, sql: str, doing: str) -> None:
+        self.execute(sql, doing)
+
+    def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
+        return self.rows(sql, doing)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.execute("START TRANSACTION", "beginning a transaction")
+        try:
+            yield
+            self.execute("COMMIT", "committing")
+        except BaseException:
+            with suppress(SnapshotError):
+                self.execute("ROLLBACK", "rolling back a transaction")
+            raise
+        finally:
+            with suppress(SnapshotError):  # the lock ends with the session too
+                self.execute("DO RELEASE_LOCK('snapshot_assets')", "releasing the lock of imports")
+
+    def _lock(self, tables: Sequence[TableName] = ()) -> None:
+        # A lock of the session outlives the statements that end its transaction. Loads hold the rows of imports.
+        doing = "waiting for other imports"
+        [row] = self.rows(f"SELECT GET_LOCK('snapshot_assets', {_YEAR}) AS got", doing)
+        if row["got"] != 1:
+            raise DatabaseLockedError(f"{self._name}: {doing} failed: the server gave no lock. Run again.")
+        if self._has_ledger():
+            self.rows(f"SELECT id FROM {ledger.IMPORTS} FOR UPDATE", doing)
+
+    def _lock_imports(self) -> None:
+        # The gaps between its rows are locked too: no import begins until the load ends.
+        self.rows(f"SELECT id FROM {ledger.IMPORTS} LOCK IN SHARE MODE", "waiting for other imports")
+
+    def _insert_absent(self, insert: str, doing: str) -> bool:
+        return self.execute(f"{insert} ON DUPLICATE KEY UPDATE path = path", doing) == 1
+
+    def _write(self, results: Sequence[StepResult]) -> None:
+        self.execute(ledger.record_steps(results, replaces=True), "recording steps in the ledger")
+
+    def _try_group(
+        self, record: RestoreRecord, group: list[SchemaStep], before: Mapping[str, StepResult]
+    ) -> list[StepResult]:
+        begun = [StepResult(each.name, record.id, "failed", "It began.") for each in group if each.name not in before]
+        self._record(begun)
+        return super()._try_group(record, group, before)
+
+    def _run(self, statement: Statement) -> None:
+        """Run a statement of a definition, which is for a session in which backslashes escape."""
+        doing = f"making {statement.key}"
+        self.execute(f"SET SESSION sql_mode = '{_STRICT}'", doing)
+        try:
+            super()._run(statement)
+        finally:
+            with suppress(SnapshotError):  # of a connection that is lost, which the statement's own error tells
+                self.execute(f"SET SESSION sql_mode = '{_LOAD_MODE}'", doing)
+
+    def _exists_already(self, error: SnapshotError, step: SchemaStep) -> bool:
+        return error.attributes.get("errno") in _EXISTS
+
+    def _violated(self, error: SnapshotError) -> bool:
+        return error.attributes.get("errno") in _VIOLATED
+
+    def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
+        stored = {column.name: column for column in table.columns if column.generated is None}
+        kinds = {name: column.arrow_field().type for name, column in stored.items()}
+        schema = pa.schema(dict.fromkeys(stored, pa.binary()))
+        feed = Feed(batches, schema, {name: constants_of(kind) for name, kind in kinds.items()})
+        into = f"INSERT INTO {qualified(table.table_name)} {identifiers(list(stored))} VALUES (".encode()
+        for portion in feed.portions(_STATEMENT_BYTES):
+            for rows in self._statements(table, rows_of(portion), len(into)):
+                self.execute(into + b"),(".join(rows) + b")", f"loading {table.table_name}")
+        return feed.rows
+
+    def _statements(self, table: Table, rows: list[bytes], head: int) -> Iterator[list[bytes]]:
+        """Yield the rows of one statement after the other, each within the server's limit."""
+        some: list[bytes] = []
+        size = most = head
+        for row in rows:
+            most = max(most, head + len(row))
+            if some and size + len(row) + 3 > min(_STATEMENT_BYTES, self._packet):
+                yield some
+                some, size = [], head
+            some.append(row)
+            size += len(row) + 3
+        if most > self._packet:
+            raise DatabaseError(
+                f"{self._name}: loading {table.table_name} failed: a row has {most} bytes, and the server takes"
+                f" statements of {self._packet}. Set max_allowed_packet to {most + 2 * _PACKET_SPARE} or more on the"
+                " server, and run again.",
+                table=str(table.table_name),
+            )
+        if some:
+            yield some
+
+    def _own_rows(self, names: Sequence[TableName]) -> Mapping[TableName, str]:
+        return {name: qualified(name) for name in names}
+
+    def _references(self, tables: Sequence[TableName]) -> list[Reference]:
+        names = _among(tables, "referenced_table_schema", "referenced_table_name")
+        pairs: dict[tuple[str, TableName, TableName], list[str]] = {}
+        for row in self.rows(_REFERENCES.format(names=names), "looking for foreign keys"):
+            child, parent = TableName(row["schema"], row["table"]), TableName(row["other_schema"], row["other"])
+            match = f"p.{identifier(row['there'])} = c.{identifier(row['here'])}"
+            pairs.setdefault((row["name"], child, parent), []).append(match)
+        return [
+            Reference(name, child, child, parent, parent, " AND ".join(matches))
+            for (name, child, parent), matches in pairs.items()
+        ]
+
+
+def _among(tables: Collection[TableName], schema: str, table: str) -> str:
+    """Return the predicate of rows that name one of the tables in two columns."""
+    return " OR ".join(
+        f"({schema} = {literal(name.schema)} AND {table} = {literal(name.table)})" for name in sorted(set(tables))
+    )
+
+
+def _limit(found: str, wanted: str) -> int | None:
+    """Return None if a type holds another one's values; else the longest value that it holds, 0 for none."""
+    one, other = _INSIDE.fullmatch(found.lower()), _INSIDE.fullmatch(wanted.lower())
+    if found.lower() == wanted.lower() or one is None or other is None:
+        return None if found.lower() == wanted.lower() else 0
+    if one["name"] != other["name"] or one["rest"] != other["rest"]:
+        return 0
+    if one["name"].strip() in _ANY_WIDTH:
+        return None
+    sizes, others = ([int(each) for each in (match["sizes"] or "0").split(",")] for match in (one, other))
+    if one["name"].startswith("decimal"):
+        if sizes[1:] != others[1:]:
+            return 0
+        return None if sizes[0] >= others[0] else sizes[0] - sum(sizes[1:])
+    if sizes[0] >= others[0]:
+        return None
+    return sizes[0] if one["name"] in ("varchar", "char", "varbinary", "binary", "bit") else 0

@@ -1,0 +1,104 @@
+"""SQL texts of documents, as a server without SQL modes prints them: backticks, and backslashes that escape.
+
+Texts are checked before they become parts of statements: they end their strings and parentheses, and have no comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from snapshot_assets.databases.sql import identifier
+from snapshot_assets.errors import DocumentError
+
+_TOKEN = re.compile(r"`(?:[^`]|``)+`|'(?:[^'\\]|\\.|'')*'|[^\W\d][\w$]*|\d[\w.]*|\s+|/\*|--(?=\s|$)|.", re.DOTALL)
+_TYPE = re.compile(
+    r"[a-z]\w*(?: precision)?(?:\((?:\d+(?:,\d+)?|'(?:[^']|'')*'(?:,'(?:[^']|'')*')*)\))?(?: unsigned)?(?: zerofill)?"
+    r"(?: /\*M?!\d* ?compressed\*/)?",
+    re.IGNORECASE,
+)
+_COLLATION = re.compile(r"\w+")
+_BREAKS = frozenset((";", "#", "/*", "--", '"', "`", "'"))
+
+
+def quoted(*names: str) -> str:
+    """Return a name of several parts in backticks."""
+    return ".".join(identifier(name, "`") for name in names)
+
+
+def unquoted(name: str) -> str:
+    """Return a name in backticks without them."""
+    return name[1:-1].replace("``", "`")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return a list of names in backticks and parentheses."""
+    return f"({', '.join(map(quoted, names))})"
+
+
+def constant(text: str) -> str:
+    """Return a string constant for a session in which backslashes escape."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Yield the tokens of a text, which joined are the text."""
+    return (match[0] for match in _TOKEN.finditer(text))
+
+
+def check_text(text: str, where: str, *, commas: bool = False) -> str:
+    """Return a text that can be a part of a statement.
+
+    Args:
+        text: The text.
+        where: What it is, for a message.
+        commas: Whether it may have commas outside of parentheses.
+
+    Raises:
+        DocumentError: It has no such form.
+    """
+    depth, found = 0, ""
+    for token in tokens(text):
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if token in _BREAKS or depth < 0 or (token == "," and depth == 0 and not commas):
+            found = f"has {token!r}"
+            break
+    if depth > 0:
+        found = "lacks a closing parenthesis"
+    if found or not text.strip():
+        raise DocumentError(
+            f"The snapshot's documents are malformed: {where} {found or 'is empty'}, which no text that a server of"
+            f" MySQL prints has there: {text[:200]}. Restore without its table or view, or without expressions.",
+            field=where,
+        )
+    return text
+
+
+def check_type(text: str, where: str) -> str:
+    """Return the text of a type.
+
+    Raises:
+        DocumentError: It is no type.
+    """
+    if _TYPE.fullmatch(text) is None:
+        raise DocumentError(
+            f"The snapshot's documents are malformed: type {text[:200]!r} of column {where} is no type of MySQL."
+            " Restore without that table.",
+            field=where,
+        )
+    return text
+
+
+def check_collation(name: str, where: str) -> str:
+    """Return the name of a collation.
+
+    Raises:
+        DocumentError: It is no name.
+    """
+    if _COLLATION.fullmatch(name) is None:
+        raise DocumentError(
+            f"The snapshot's documents are malformed: collation {name[:200]!r} of {where} is no name of a collation."
+            " Restore without it.",
+            field=where,
+        )
+    return name

@@ -1,0 +1,100 @@
+"""A database of everything comes back from MariaDB to MariaDB as it was, by what the server itself prints and sums."""
+
+from __future__ import annotations
+
+import pytest
+
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
+from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
+from snapshot_assets.testing.restores import copy, source
+from snapshot_assets_tests.servers.mariadb import MariadbServer
+
+TABLES = r"""
+CREATE TABLE parent (
+    id int unsigned NOT NULL AUTO_INCREMENT COMMENT 'it''s \\ a "number"',
+    code varchar(20) COLLATE utf8mb4_bin NOT NULL DEFAULT 'a\\b''c"d',
+    PRIMARY KEY (id), UNIQUE KEY code (code)
+) AUTO_INCREMENT=1000 COMMENT='it''s \\ a table';
+INSERT INTO parent (code) VALUES ('x'), ('it''s'), ('ba\\ck');
+DELETE FROM parent WHERE id = 1002;
+CREATE TABLE everything (
+    id bigint NOT NULL, number int NOT NULL AUTO_INCREMENT, parent_id int unsigned DEFAULT NULL,
+    a varchar(40) CHARACTER SET latin1 DEFAULT 'é', b int DEFAULT (1 + 2), t tinytext,
+    length int GENERATED ALWAYS AS (char_length(a) + 1) STORED,
+    shown varchar(60) GENERATED ALWAYS AS (concat(a, '\\x"y\n')) VIRTUAL,
+    at datetime(3) DEFAULT current_timestamp(3) ON UPDATE current_timestamp(3),
+    stamp timestamp NULL DEFAULT NULL, zero datetime NOT NULL DEFAULT '0000-00-00 00:00:00',
+    e enum('a''b','c\\d','x,y') DEFAULT 'x,y', s set('p','q') DEFAULT 'p,q', flags bit(3) DEFAULT b'101',
+    hidden int INVISIBLE DEFAULT 3, j json, g geometry NOT NULL, small tinyint(1) CHECK (small < 9),
+    raw varbinary(10) DEFAULT 'ab', dec_ decimal(10,2) unsigned zerofill, f float, ip inet6, u uuid DEFAULT uuid(),
+    PRIMARY KEY (id, a), UNIQUE KEY uk (b, e), UNIQUE KEY part (t(5)), KEY number (number), KEY d (a(5) DESC, b),
+    FULLTEXT KEY words (t), SPATIAL KEY place (g), KEY parent (parent_id), KEY ignored (b) IGNORED,
+    CONSTRAINT positive CHECK (b > 0 AND a <> 'q\\r"' AND a NOT LIKE '%\\%'),
+    CONSTRAINT child FOREIGN KEY (parent_id) REFERENCES parent (id) ON DELETE SET NULL ON UPDATE CASCADE
+) AUTO_INCREMENT=77 ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8;
+INSERT INTO everything (id, parent_id, a, b, t, at, stamp, e, s, flags, hidden, j, g, small, raw, dec_, f, ip) VALUES
+    (1, 1000, 'größe', 1, 'it''s', '2024-01-01 00:00:00.123', '2024-01-01', 'a''b', 'q', b'1', 8, '{"a": 1}',
+        ST_GeomFromText('POINT(1 2)', 4326), 1, x'00ff275c', 1.5, 0.1, '::1'),
+    (2, NULL, '', 2, NULL, '2024-01-01 00:00:00.123', NULL, NULL, '', NULL, NULL, NULL,
+        ST_GeomFromText('LINESTRING(0 0, 1 1)'), NULL, NULL, NULL, NULL, NULL),
+    (0, 1001, 'a\\''b', 3, '\\', NULL, '2024-06-01', 'c\\d', 'p,q', b'111', 0, '[]',
+        ST_GeomFromText('POINT(0 0)'), -5, x'', 0, 3.4028234e38, '::ffff:1.2.3.4');
+CREATE TABLE months (id int NOT NULL, day date NOT NULL, KEY day (day)) ENGINE=InnoDB
+    PARTITION BY RANGE (year(day)) (PARTITION p0 VALUES LESS THAN (2024), PARTITION p1 VALUES LESS THAN MAXVALUE);
+INSERT INTO months VALUES (1, '2023-01-01'), (2, '2025-01-01');
+CREATE TABLE aria (a int, b char(5)) ENGINE=Aria DEFAULT CHARSET=latin1 PAGE_CHECKSUM=1 TRANSACTIONAL=1;
+INSERT INTO aria VALUES (1, 'x'), (NULL, NULL);
+CREATE TABLE self (id int PRIMARY KEY, up int, KEY up (up), CONSTRAINT up FOREIGN KEY (up) REFERENCES self (id));
+SET foreign_key_checks = 0; INSERT INTO self VALUES (1, 3), (2, 1), (3, NULL); SET foreign_key_checks = 1
+"""
+VIEWS = r"""
+CREATE SQL SECURITY INVOKER VIEW first AS SELECT p.id, concat(p.code, '\\''"') AS text FROM parent p WHERE p.id > 5;
+CREATE ALGORITHM=MERGE VIEW second AS SELECT id FROM first WITH CASCADED CHECK OPTION
+"""
+
+
+@pytest.fixture
+def pair(
+    mariadb_server: MariadbServer, second_mariadb_server: MariadbServer, mariadb_database: str
+) -> tuple[MariadbServer, MariadbServer]:
+    """A server with a database `shop` of everything, and an empty server, whose databases are dropped."""
+    mariadb_server.sql(TABLES, VIEWS, database="shop")
+    return mariadb_server, second_mariadb_server
+
+
+def extracted(uri: str) -> DatabaseSchema:
+    """Return the documents of all tables, untimed; zero dates are texts."""
+    everything = TableName("shop", "everything")
+    untimed = dict.fromkeys((everything, TableName("shop", "months")))
+    with source(DatabaseAddress("shop", uri)) as database:
+        return database.extract(Selection(time_columns=untimed, carriers={(everything, "zero"): Carrier.TEXT}))
+
+
+def printed(server: MariadbServer, database: str = "shop") -> dict[str, list[str]]:
+    """Return the lines that the server prints of all tables and views; a view's user may come from either address."""
+    names = server.sql("SHOW TABLES", database=database).split("\n")
+    shown = {name: server.sql(f"SHOW CREATE TABLE `{name}`", database=database).partition("\t")[2] for name in names}
+    return {name: text.replace("`root`@`127.0.0.1`", "`root`@`localhost`").split("\n") for name, text in shown.items()}
+
+
+def sums(server: MariadbServer, database: str = "shop") -> str:
+    """Return the server's own checksums of the tables."""
+    query = "SELECT table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND table_schema ="
+    names = server.sql(f"{query} '{database}' ORDER BY 1").split("\n")
+    return server.sql(f"CHECKSUM TABLE {', '.join(names)} EXTENDED", database=database).replace(database, "shop")
+
+
+def test_a_database_comes_back_as_the_server_prints_it(pair: tuple[MariadbServer, MariadbServer]) -> None:
+    origin, into = pair
+    try:
+        schema = extracted(origin.uri("shop"))
+        definition = copy(schema, DatabaseAddress("shop", origin.uri("shop")), DatabaseAddress("into", into.uri()))
+        assert definition.lost == ("Views of root@localhost act with the rights of the user who restores them.",)
+        left, right = printed(origin), printed(into)
+        assert left.keys() == right.keys()
+        for name, lines in left.items():
+            assert right[name] == lines
+        assert sums(into) == sums(origin)
+        assert extracted(into.uri("shop")).tables == schema.tables
+    finally:
+        into.drop_databases()
