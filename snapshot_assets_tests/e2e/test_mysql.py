@@ -56,7 +56,6 @@ def test_rows_are_equal_in_another_kind_of_database(
     created = snapshots("export", "create", "--source", mariadb_database, "--to", location, *times, "--json")
     assert created.status == 0, created.err
     assert created.json["rows"] == 5300
-    assert len(created.json["chunks"]) > 3 if isinstance(created.json["chunks"], list) else created.json["chunks"] > 3
     verified = snapshots("export", "verify", "--snapshot", location)
     assert verified.status == 0, verified.err
     imported = snapshots("import", "--snapshot", location, "--target", target.uri, "--json")
