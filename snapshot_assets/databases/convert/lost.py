@@ -37,8 +37,11 @@ _MOST_PRECISE = "6"
 TEXTS = frozenset(("text", "varchar", "string"))
 """The types of texts in PostgreSQL, DuckDB and Spark."""
 
-_PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
-_PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
+_SIZES = ("tiny", "", "medium", "long")
+_PLAIN_STRINGS = frozenset(
+    ("varchar", "character varying", "char", "string", "name", *(f"{size}text" for size in _SIZES))
+)
+_PLAIN_BINARIES = frozenset(("bytea", "binary", "varbinary", "uuid", *(f"{size}blob" for size in _SIZES)))
 _ROWS_ONLY = ("view", "materialized view", "foreign table")
 
 
@@ -47,6 +50,8 @@ _HEAD = re.compile(
     rf"CREATE (?:UNIQUE )?INDEX {_NAME} ON (?:ONLY )?{_NAME}(?:\.{_NAME})*(?: USING (?P<method>{_NAME}))? ?(?=\()",
     re.IGNORECASE,
 )
+_LINE = re.compile(r"KEY `(?:[^`]|``)+` (?=\()")
+"""The head of an index in MySQL's SHOW CREATE TABLE, which names no method for a B-tree."""
 _UNQUOTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ORDERED = ("btree", "art")
 """The methods that PostgreSQL and DuckDB use by default: both find equal values and keep unique ones apart."""
@@ -188,13 +193,14 @@ def other_method(index: Index) -> bool:
 def is_plain(index: Index) -> bool:
     """Return whether an index is a B-tree, or DuckDB's own tree, of columns alone, in ascending order."""
     definition = index.definition.strip()
-    head = _HEAD.match(definition)
+    head = _HEAD.match(definition) or _LINE.match(definition)
     if head is None or not index.columns or other_method(index):
         return False
     keys = []
     for column in index.columns:
         quoted = identifier(column)
-        spellings = [quoted, f"'{quoted}'", *([column] if _UNQUOTED.fullmatch(column) else [])]  # DuckDB has the second
+        spellings = [quoted, f"'{quoted}'", identifier(column, "`")]  # DuckDB has the second
+        spellings += [column] if _UNQUOTED.fullmatch(column) else []
         keys.append(f"(?:{'|'.join(map(re.escape, spellings))})")
     pattern = r",\s*".join(keys)
     return re.fullmatch(rf"\({pattern}\)\s*;?", definition[head.end() :]) is not None

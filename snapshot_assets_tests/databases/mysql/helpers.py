@@ -23,7 +23,9 @@ def table_of(uri: str, name: str = "t", carriers: dict[str, Carrier] | None = No
     return described(uri, selection).table(table)
 
 
-def values_of(uri: str, table: Table, rows: Rows | None = None, order_by: tuple[str, ...] = ()) -> dict[str, list[object]]:
+def values_of(
+    uri: str, table: Table, rows: Rows | None = None, order_by: tuple[str, ...] = ()
+) -> dict[str, list[object]]:
     """Return a table's values by column."""
     with source(DatabaseAddress("shop", uri)) as database:
         found = read_scan(database, Scan(table, rows or AllRows(), order_by=order_by))

@@ -42,7 +42,6 @@ def integers_of_digits(digits: int) -> st.SearchStrategy[int]:
     return st.integers(-(10**digits) + 1, 10**digits - 1)
 
 
-
 _CONTEXT = decimal.Context(prec=80)
 
 COLUMNS: dict[str, st.SearchStrategy[Any]] = {

@@ -1,0 +1,153 @@
+"""Connections to MySQL: their URIs and settings, and the driver's errors as the package's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from snapshot_assets.databases.mysql import place_of
+from snapshot_assets.databases.mysql.session import MysqlConnection, MysqlSession
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.errors import (
+    DatabaseDeniedError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    UnknownRelationError,
+    UnknownSourceError,
+)
+from snapshot_assets_tests.servers.mariadb import PASSWORD, MariadbServer
+from snapshot_assets_tests.servers.ports import free_port
+from snapshot_assets_tests.waiting import until
+
+
+def address(uri: str) -> DatabaseAddress:
+    return DatabaseAddress("shop", uri)
+
+
+@pytest.fixture
+def connection(mariadb_database: str) -> Iterator[MysqlConnection]:
+    with closing(MysqlConnection(address(mariadb_database))) as opened:
+        yield opened
+
+
+def test_a_uri_has_a_user_a_place_and_a_database() -> None:
+    place = place_of("mariadb://me%40x:p%2Fw@db.example.com:3307/sh%2Fop?unix_socket=/run/s.sock&ssl=disabled")
+    found = (place.host, place.port, place.user, place.password, place.database, place.arguments)
+    arguments = {"unix_socket": "/run/s.sock", "ssl_disabled": True}
+    assert found == ("db.example.com", 3307, "me@x", "p/w", "sh/op", arguments)
+    assert place_of("mysql://h").password is None
+    assert "p/w" not in repr(place)
+
+
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        ("mysql://u:hunter2@h:x/shop", "its port or its options"),
+        ("mysql://u:hunter2@h/shop?charset=utf8", "it has the option 'charset'; known are unix_socket"),
+        ("mysql://u:hunter2@h/shop?ssl=maybe", "ssl=maybe; known are preferred"),
+        ("mysql://u:hunter2@h/shop/orders", "what follows the host is not the name of one database"),
+        ("mysql://u:hunter2@h/shop#x", "what follows the host is not the name of one database"),
+    ],
+)
+def test_a_uri_of_another_form_is_refused_without_its_password(uri: str, why: str) -> None:
+    with pytest.raises(UnknownSourceError, match=why) as caught:
+        place_of(uri)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_settings_do_not_depend_on_the_server(connection: MysqlConnection) -> None:
+    names = "time_zone AS zone, @@sql_mode AS sql_mode, @@character_set_results AS charset, @@max_statement_time AS longest"
+    [row] = connection.rows(f"SELECT @@{names}", "reading")
+    modes = set(row.pop("sql_mode").split(","))
+    assert modes == {"ANSI_QUOTES", "PIPES_AS_CONCAT", "NO_BACKSLASH_ESCAPES"}
+    assert row == {"zone": "+00:00", "charset": "utf8mb4", "longest": 0.0}
+
+
+def test_a_socket_and_tls_modes_reach_the_server(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    with closing(MysqlConnection(address(f"{mariadb_database}?unix_socket={mariadb_server.socket}"))) as opened:
+        assert opened.rows("SELECT CURRENT_USER() AS who", "reading") == [{"who": "root@localhost"}]
+    with closing(MysqlConnection(address(f"{mariadb_database}?ssl=disabled"))) as opened:
+        assert opened.rows("SELECT 1 AS one", "reading") == [{"one": 1}]
+    with pytest.raises(DatabaseError, match="SSL is required .* or write ssl=disabled"):
+        MysqlConnection(address(f"{mariadb_database}?ssl=required"))  # the server has no certificate
+
+
+def test_a_session_cannot_write(mariadb_database: str, mariadb_server: MariadbServer) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int)", database="shop")
+    with closing(MysqlSession(address(mariadb_database))) as session:
+        with pytest.raises(DatabaseError, match="READ ONLY transaction .* may write"):
+            session.execute("INSERT INTO t VALUES (1)", "writing")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ((":correct", ":wrong"), DatabaseDeniedError, "Access denied .* Check user and password in the URI"),
+        (("/shop", "/shoop"), DatabaseError, "Unknown database 'shoop' .* Create the database, or check its name"),
+    ],
+)
+def test_a_refused_connection_names_the_remedy_and_no_password(
+    mariadb_database: str, change: tuple[str, str], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        MysqlConnection(address(mariadb_database.replace(*change)))
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_server_that_is_down_is_transient() -> None:
+    with pytest.raises(DatabaseUnavailableError, match="MySQL 'shop': connecting failed: .* Running again continues"):
+        MysqlConnection(address(f"mysql://u@127.0.0.1:{free_port()}/shop"))
+
+
+def test_a_table_that_is_gone_and_a_missing_right_are_named(
+    connection: MysqlConnection, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    with pytest.raises(UnknownRelationError, match=r"'shop.missing' doesn't exist \(error 1146\)"):
+        connection.rows("SELECT * FROM missing", "reading")
+    mariadb_server.sql("CREATE USER IF NOT EXISTS clerk IDENTIFIED BY 'x'", "GRANT SELECT ON shop.* TO clerk")
+    with (
+        closing(MysqlConnection(address(mariadb_server.uri("shop", "clerk", "x")))) as clerk,
+        pytest.raises(DatabaseDeniedError, match="DROP command denied .* Grant the user of the URI the right"),
+    ):
+        clerk.execute("DROP TABLE t", "dropping")
+    mariadb_server.sql("DROP USER clerk")
+
+
+def test_a_deadlock_and_a_lost_session_are_transient(
+    connection: MysqlConnection, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)", database="shop")
+    with closing(MysqlConnection(address(mariadb_database))) as other:
+        other.execute("BEGIN", "locking")
+        other.execute("DELETE FROM t", "locking")
+        connection.execute("SET innodb_lock_wait_timeout = 1", "waiting")
+        with pytest.raises(DatabaseUnavailableError, match="Lock wait timeout .* Another session holds"):
+            connection.execute("DELETE FROM t", "waiting")
+    [row] = connection.rows("SELECT CONNECTION_ID() AS id", "reading")
+    mariadb_server.sql(f"KILL {row['id']}")
+    with pytest.raises(DatabaseUnavailableError, match="reading failed"):
+        connection.rows("SELECT 1", "reading")
+    with pytest.raises(DatabaseUnavailableError, match="reading failed"):
+        connection.rows("SELECT 1", "reading")
+
+
+def test_another_thread_ends_a_query(connection: MysqlConnection, mariadb_server: MariadbServer) -> None:
+    connection.interrupt()  # nothing runs
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            connection.rows("SELECT COUNT(*) FROM seq_1_to_1000000000 a, seq_1_to_1000000 b", "counting")
+        except DatabaseError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(lambda: "seq_1_to_1000000000" in mariadb_server.sql("SHOW FULL PROCESSLIST"))
+    connection.interrupt()
+    thread.join(60)
+    assert isinstance(errors[0], DatabaseUnavailableError)
+    assert connection.rows("SELECT 1 AS one", "reading") == [{"one": 1}]

@@ -1,0 +1,146 @@
+"""MariaDB as a source beyond the suite: parts, masks, queries, unfit values, changes and states."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import datetime
+
+import pytest
+
+from snapshot_assets.databases.mysql.source import MysqlDatabase
+from snapshot_assets.databases.protocol.query import Query
+from snapshot_assets.databases.protocol.source import (
+    AllRows,
+    DatabaseAddress,
+    ExportedRows,
+    KeyRows,
+    Scan,
+    Selection,
+    Verdict,
+    WindowRows,
+)
+from snapshot_assets.errors import CarrierError, DatabaseError, PlanError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.testing.restores import read_scan, utc
+from snapshot_assets_tests.databases.mysql.helpers import SHOP, table_of, values_of
+from snapshot_assets_tests.servers.mariadb import MariadbServer
+
+NUMBERS = "CREATE TABLE t (id int PRIMARY KEY, at datetime, x varchar(9)) AS SELECT seq * seq AS id,"
+NUMBERS += " '2024-01-01' + INTERVAL seq MINUTE AS at, CONCAT('x', seq % 7) AS x FROM seq_1_to_1000"
+
+
+def opened(uri: str) -> closing[MysqlDatabase]:
+    return closing(MysqlDatabase(DatabaseAddress("shop", uri)))
+
+
+def test_ranges_of_the_key_have_as_many_rows_each(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql(NUMBERS, database="shop")
+    table = table_of(mariadb_database)
+    with opened(mariadb_database) as database:
+        ranges = database.divide(Scan(table, AllRows()), 4)
+        read = [read_scan(database, Scan(table, KeyRows(each))).num_rows for each in ranges]
+        assert read == database.count_rows([(table, [KeyRows(each) for each in ranges])], thorough=True)[0] == [250] * 4
+        parts = database.split(Scan(table, KeyRows(ranges[1])), 2)
+        assert [read_scan(database, each).num_rows for each in parts] == [125, 125]
+        assert database.quantiles(Scan(table, AllRows()), "id", 2).values == ("1", str(501**2))
+
+
+def test_rows_are_sorted_by_the_bytes_of_their_texts(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql("CREATE TABLE t (c varchar(9) COLLATE utf8mb4_general_ci)", database="shop")
+    mariadb_server.sql("INSERT INTO t VALUES ('b'), ('B'), ('a'), ('ä'), (''), (' '), ('a '), (NULL)", database="shop")
+    found = values_of(mariadb_database, table_of(mariadb_database), order_by=("c",))["c"]
+    assert found == [None, "", " ", "B", "a", "a ", "b", "ä"]
+
+
+def test_a_mask_is_read_in_the_type_of_its_column(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int, mail varchar(5), n int unsigned)", database="shop")
+    mariadb_server.sql("INSERT INTO t VALUES (1, 'a@b', 7)", database="shop")
+    masks = {(SHOP, "mail"): "'x' || upper(mail) || 'long'", (SHOP, "n"): "n + 0.4"}
+    with opened(mariadb_database) as database:
+        table = database.extract(Selection(masks=masks)).table(SHOP)
+        assert read_scan(database, Scan(table, AllRows())).to_pylist() == [{"id": 1, "mail": "xA@Bl", "n": 7}]
+        with pytest.raises(PlanError, match="The mask of shop.t.mail is refused: .*Unknown column"):
+            database.extract(Selection(masks={(SHOP, "mail"): "missing"}))
+
+
+def test_a_query_has_the_types_that_the_server_sends(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql(NUMBERS, database="shop")
+    text = "SELECT id, at, x, id / 3 AS third, id + 0e0 AS d, CAST(x AS BINARY) AS b FROM t WHERE at >= :start AND at < :end"
+    with opened(mariadb_database) as database:
+        schema = database.extract(Selection(query=Query("copied", text)))
+        [table] = schema.tables
+        kinds = {column.name: column.type for column in table.columns}
+        assert kinds == {
+            "id": "int",
+            "at": "datetime",
+            "x": "longtext",
+            "third": "decimal(14,4)",
+            "d": "double",
+            "b": "longblob",
+        }
+        window = WindowRows(utc(2024, 1, 1, 0, 2), utc(2024, 1, 1, 0, 4))
+        rows = read_scan(database, Scan(table, window)).to_pylist()
+        assert [(row["id"], row["at"], row["b"]) for row in rows] == [
+            (4, datetime(2024, 1, 1, 0, 2), b"x2"),
+            (9, datetime(2024, 1, 1, 0, 3), b"x3"),
+        ]
+        assert table.table_name == TableName("shop", "copied")
+
+
+def test_values_that_do_not_fit_are_named_before_the_export(
+    mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql(
+        "CREATE TABLE t (a date, b datetime(6), c timestamp NULL, e enum('x'), s varchar(9) CHARACTER SET sjis, ok date)",
+        "SET sql_mode = ''",
+        "INSERT INTO t VALUES ('2024-00-01', '0000-00-00', '0000-00-00', 'y', x'8790', '2024-01-01')",
+        database="shop",
+    )
+    table = table_of(mariadb_database)
+    with opened(mariadb_database) as database:
+        errors = {error.attributes["column"]: error for error in database.unfit(table, [AllRows()])}
+        assert set(errors) == {f"shop.t.{name}" for name in "abces"}
+        assert isinstance(errors["shop.t.a"], CarrierError)
+        assert "a date that is none" in str(errors["shop.t.b"])
+        assert "the number 0, an invalid value's" in str(errors["shop.t.e"])
+        assert "characters of sjis" in str(errors["shop.t.s"])
+        with pytest.raises(CarrierError, match="shop.t.a .*a date that is none"):
+            read_scan(database, Scan(table, AllRows()))
+    mariadb_server.sql("DELETE FROM t", "INSERT INTO t (ok) VALUES ('2024-01-01')", database="shop")
+    with opened(mariadb_database) as database:
+        assert database.unfit(table, [AllRows()]) == []
+
+
+def test_changed_numbers_of_rows_are_known_and_other_changes_are_not(
+    mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql(NUMBERS, database="shop")
+    table = table_of(mariadb_database)
+    with opened(mariadb_database) as database:
+        parts = [ExportedRows(table, AllRows(), count, database.fence()) for count in (1000, 999)]
+        same, other = database.changes_since(parts)
+    assert (same.verdict, same.found, same.lasting) == (Verdict.UNKNOWN, 1000, True)
+    assert (other.verdict, other.found) == (Verdict.CHANGED, 1000)
+
+
+def test_rows_without_transactions_are_not_counted(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int) ENGINE=MyISAM", "INSERT INTO t VALUES (1)", database="shop")
+    mariadb_server.sql("CREATE VIEW v AS SELECT * FROM t", database="shop")
+    with opened(mariadb_database) as database:
+        reads = [(table_of(mariadb_database, name), [AllRows()]) for name in ("t", "v")]
+        assert database.count_rows(reads, thorough=True) == [None, None]
+
+
+def test_a_held_state_has_no_token(mariadb_database: str) -> None:
+    with opened(mariadb_database) as database, database.hold() as held:
+        assert held.token is None
+        held.check()
+        assert database.fence()["mysql"].startswith("10.")
+
+
+def test_a_column_that_changed_its_type_is_refused(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int)", database="shop")
+    table = table_of(mariadb_database)
+    mariadb_server.sql("ALTER TABLE t MODIFY id bigint", database="shop")
+    with opened(mariadb_database) as database, pytest.raises(DatabaseError, match="was int.* and is now bigint"):
+        read_scan(database, Scan(table, AllRows()))

@@ -1,0 +1,68 @@
+"""A database of MariaDB, exported on the command line, goes into DuckDB and PostgreSQL with equal rows."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.testing.restores import read_scan, source
+from snapshot_assets_tests.cli.helpers import Snapshots
+from snapshot_assets_tests.databases.duckdb.shop import fresh
+from snapshot_assets_tests.servers.mariadb import MariadbServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
+
+CUSTOMERS, ORDERS = TableName("shop", "customers"), TableName("shop", "orders")
+SHOP = (
+    "CREATE TABLE customers (id int unsigned AUTO_INCREMENT PRIMARY KEY, name varchar(50) NOT NULL UNIQUE, note text,"
+    " ip inet6, KEY by_note (note(9)), CHECK (name <> ''))",
+    "INSERT INTO customers (name, note, ip) SELECT CONCAT('c', seq), IF(seq % 3, NULL, 'größe 🦆 \\\\ \"q\"'), '::1'"
+    " FROM seq_1_to_300",
+    "CREATE TABLE orders (id bigint AUTO_INCREMENT PRIMARY KEY, customer int unsigned, amount decimal(12,2),"
+    " at timestamp(3) NULL, placed datetime(6), state enum('new','paid'), payload json, raw varbinary(20), dur time(3),"
+    " f float, d double, y year, bits bit(12), wide decimal(50,3), KEY (at),"
+    " CONSTRAINT fk FOREIGN KEY (customer) REFERENCES customers (id))",
+    "INSERT INTO orders SELECT seq, 1 + seq % 300, seq / 7, IF(seq % 100, '2024-01-01' + INTERVAL seq * 61 SECOND, NULL),"
+    " '2024-01-01' + INTERVAL seq MICROSECOND, IF(seq % 2, 'new', 'paid'), '{\"a\": 1}', x'00ff5c27', '-800:00:01.5',"
+    " seq / 3, seq / 3, 1990 + seq % 50, seq % 4096, seq FROM seq_1_to_5000",
+)
+
+
+def rows_of(address: DatabaseAddress, table: TableName) -> list[dict[str, Any]]:
+    """Return the rows of a table by its key."""
+    with source(address) as database:
+        selection = Selection(tables=(table,), time_columns={table: None})
+        found = read_scan(database, Scan(database.extract(selection).table(table), AllRows()))
+    return found.sort_by("id").to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_rows_are_equal_in_another_kind_of_database(
+    snapshots: Snapshots,
+    tmp_path: Path,
+    mariadb_server: MariadbServer,
+    mariadb_database: str,
+    postgresql_database: str,
+    kind: str,
+) -> None:
+    mariadb_server.sql(*SHOP, database="shop")
+    target = fresh(tmp_path, "target") if kind == "duckdb" else DatabaseAddress("target", postgresql_database)
+    location, times = (tmp_path / "location").as_uri(), ("--time-column", "shop.orders=at")
+    created = snapshots("export", "create", "--source", mariadb_database, "--to", location, *times, "--json")
+    assert created.status == 0, created.err
+    assert created.json["rows"] == 5300
+    assert len(created.json["chunks"]) > 3 if isinstance(created.json["chunks"], list) else created.json["chunks"] > 3
+    verified = snapshots("export", "verify", "--snapshot", location)
+    assert verified.status == 0, verified.err
+    imported = snapshots("import", "--snapshot", location, "--target", target.uri, "--json")
+    assert imported.status == 0, imported.err
+    for table in (CUSTOMERS, ORDERS):
+        found = rows_of(target, table)
+        assert found == rows_of(DatabaseAddress("shop", mariadb_database), table)
+    assert found[0]["at"].tzinfo is not None
+    assert found[0]["at"].astimezone(UTC).isoformat() == "2024-01-01T00:01:01+00:00"
