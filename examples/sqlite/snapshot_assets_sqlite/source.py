@@ -116,10 +116,8 @@ class SqliteDatabase(TimedSource):
         rows = int(self._first_row("count(*)", scan.table, _where(scan))[0])
         lengths = [f"8 + ifnull(length(CAST({identifier(each.name)} AS BLOB)), 0)" for each in scan.table.columns]
         few = f"(SELECT * FROM {identifier(scan.table.name)} LIMIT 1000)"
-        [(width,)] = self._session.rows(
-            f"SELECT avg({' + '.join(lengths) or 0}) FROM {few}", f"reading {scan.table.name}"
-        )
-        return round(rows * (width or 0))
+        sql = f"SELECT avg({' + '.join(lengths) or 0}) FROM {few}"
+        return round(rows * (self._session.rows(sql, f"reading {scan.table.name}")[0][0] or 0))
 
     def count_rows(self, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool) -> list[list[int] | None]:
         return [self._counts(table, rows, thorough) for table, rows in reads]
@@ -178,15 +176,14 @@ class SqliteDatabase(TimedSource):
         self._session.close()
 
     def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:
-        return self._session.rows(
-            f"SELECT {values} FROM {identifier(table.name)} WHERE {where}", f"reading {table.name}"
-        )[0]
+        sql = f"SELECT {values} FROM {identifier(table.name)} WHERE {where}"
+        return self._session.rows(sql, f"reading {table.name}")[0]
 
     def _has_row_ids(self, table: Table) -> bool:
         """Return whether rows have numbers: not those of views and of tables WITHOUT ROWID."""
         if any(each.name.lower() == "rowid" for each in table.columns):
             return False
-        sql = f"SELECT wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name = {literal(table.name)}"
+        sql = f"SELECT wr FROM pragma_table_list WHERE (schema, type, name) = ('main', 'table', {literal(table.name)})"
         return self._session.rows(sql, f"describing {table.name}") == [(0,)]
 
 

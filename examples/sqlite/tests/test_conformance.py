@@ -103,5 +103,5 @@ def test_keys_indexes_and_views_are_documented(example: ExampleFile) -> None:
     assert parent.primary_key is not None
     assert parent.primary_key.columns == ("b", "a")
     assert [each.name for each in child.indexes] == ["by_y"]
-    assert child.options == {"not_carried": ["foreign key 0", "unique constraint of x"]}
+    assert child.options == {"not_carried": ["foreign key to p", "unique constraint of x"]}
     assert [view.definition for view in schema.views] == ["CREATE VIEW v AS SELECT id FROM c"]
