@@ -77,10 +77,8 @@ class Relations:
 
     def _indexes(self, table: str) -> tuple[list[Index], list[str]]:
         """Return the indexes of a table, and what else of it is not in its document."""
-        indexes, left = (
-            [],
-            [f"foreign key {each[0]}" for each in self._pragma("foreign_key_list", table) if not each[1]],
-        )
+        indexes, keys = [], self._pragma("foreign_key_list", table)
+        left = [f"foreign key to {referred}" for _, number, referred, *_ in keys if not number]
         for _, name, unique, origin, *_ in self._pragma("index_list", table):
             columns = tuple(each[2] for each in self._pragma("index_info", name) if each[2] is not None)
             if origin == "u":
