@@ -158,7 +158,7 @@ def type_for(arrow_type: pa.DataType) -> str:
 
 def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
     """Return converted documents without what MySQL has not, and what is lost; see `TargetModule.adapt`."""
-    from snapshot_assets.databases.mysql.adapt import adapt as adapt_schema
+    from snapshot_assets.databases.mysql.converted_documents import adapt as adapt_schema
 
     return adapt_schema(schema)
 

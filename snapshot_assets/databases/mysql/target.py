@@ -29,9 +29,11 @@ from snapshot_assets.databases.protocol.target import (
     Reference,
     RestoreRecord,
     UnfitValues,
+    parents_first,
 )
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError, SnapshotError
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, Table, TableName
 
 _YEAR = 31_536_000
@@ -239,38 +241,69 @@ class MysqlTarget(MysqlConnection, SqlTarget):
     def _statements(self, table: Table, rows: list[bytes], head: int) -> Iterator[list[bytes]]:
         """Yield the rows of one statement after the other, each within the server's limit."""
         some: list[bytes] = []
-        size = most = head
+        size = head
         for row in rows:
-            most = max(most, head + len(row))
+            if (alone := head + len(row)) > self._packet:
+                raise DatabaseError(
+                    f"{self._name}: loading {table.table_name} failed: a row has {alone} bytes, and the server takes"
+                    f" statements of {self._packet}. Set max_allowed_packet on the server to"
+                    f" {alone + 2 * _PACKET_SPARE} or more, and run again.",
+                    table=table_text(table.table_name),
+                )
             if some and size + len(row) + 3 > min(_STATEMENT_BYTES, self._packet):
                 yield some
                 some, size = [], head
             some.append(row)
             size += len(row) + 3
-        if most > self._packet:
-            raise DatabaseError(
-                f"{self._name}: loading {table.table_name} failed: a row has {most} bytes, and the server takes"
-                f" statements of {self._packet}. Set max_allowed_packet to {most + 2 * _PACKET_SPARE} or more on the"
-                " server, and run again.",
-                table=str(table.table_name),
-            )
         if some:
             yield some
 
     def _own_rows(self, names: Sequence[TableName]) -> Mapping[TableName, str]:
         return {name: qualified(name) for name in names}
 
+    @contextmanager
+    def _disable_triggers(
+        self, tables: Sequence[TableName], read: Sequence[TableName] = (), *, deletes: bool = False
+    ) -> Iterator[None]:
+        # The server checks foreign keys row by row, so no order is right for rows that refer to each other.
+        keys = self._foreign_keys(_among(tables, "table_schema", "table_name")) if deletes else {}
+        inside = [key for key in keys if key.parent in tables]
+        order = parents_first(tables, inside)
+        if all(order.index(key.parent) < order.index(key.table) for key in inside):
+            yield
+            return
+        doing = "replacing rows that refer to each other"
+        self.execute("SET SESSION foreign_key_checks = 0", doing)
+        try:
+            yield
+        finally:
+            with suppress(SnapshotError):  # of a connection that is lost
+                self.execute("SET SESSION foreign_key_checks = 1", doing)
+        for key, refers in keys.items():
+            lost = f"NOT EXISTS (SELECT 1 FROM {qualified(key.parent)} AS p WHERE {key.match})"
+            query = f"SELECT 1 AS found FROM {qualified(key.child)} AS c WHERE {refers} AND {lost} LIMIT 1"
+            if self.rows(query, f"checking foreign key {key.name} of {key.child}"):
+                raise DatabaseError(
+                    f"{self._name}: {doing} failed: by foreign key {key.name} of {key.child}, a row refers to none of"
+                    f" {key.parent}. Nothing was changed.",
+                    table=table_text(key.child),
+                )
+
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
-        names = _among(tables, "referenced_table_schema", "referenced_table_name")
-        pairs: dict[tuple[str, TableName, TableName], list[str]] = {}
-        for row in self.rows(_REFERENCES.format(names=names), "looking for foreign keys"):
+        return list(self._foreign_keys(_among(tables, "referenced_table_schema", "referenced_table_name")))
+
+    def _foreign_keys(self, among: str) -> dict[Reference, str]:
+        """Return foreign keys, each with the condition of row `c` referring to any row."""
+        pairs: dict[tuple[str, TableName, TableName], list[tuple[str, str]]] = {}
+        for row in self.rows(_REFERENCES.format(names=among), "looking for foreign keys"):
             child, parent = TableName(row["schema"], row["table"]), TableName(row["other_schema"], row["other"])
-            match = f"p.{identifier(row['there'])} = c.{identifier(row['here'])}"
-            pairs.setdefault((row["name"], child, parent), []).append(match)
-        return [
-            Reference(name, child, child, parent, parent, " AND ".join(matches))
-            for (name, child, parent), matches in pairs.items()
-        ]
+            here, there = f"c.{identifier(row['here'])}", f"p.{identifier(row['there'])}"
+            pairs.setdefault((row["name"], child, parent), []).append((here, there))
+        return {
+            Reference(name, child, child, parent, parent, " AND ".join(f"{there} = {here}" for here, there in columns)):
+            " AND ".join(f"{here} IS NOT NULL" for here, _ in columns)
+            for (name, child, parent), columns in pairs.items()
+        }  # fmt: skip
 
 
 def _among(tables: Collection[TableName], schema: str, table: str) -> str:

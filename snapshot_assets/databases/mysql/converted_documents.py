@@ -73,6 +73,8 @@ class _Adapting:
         update: dict[str, object] = {"default": None, "comment": self._comment("column", where, column.comment)}
         if column.name == numbered:
             update |= {"identity": "by default", "nullable": False}
+        if column.arrow_type.endswith(", tz=UTC]"):
+            self.lost.append(f"Column {where} holds instants as local times of UTC.")
         length = self._lengths.get((table.table_name, column.name))
         if length is not None and column.type in _SIZED:
             kind, _ = _SIZED[column.type]

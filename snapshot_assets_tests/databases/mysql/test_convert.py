@@ -1,0 +1,164 @@
+"""Snapshots of other kinds of databases in MariaDB, and any value of Arrow as a constant."""
+
+from __future__ import annotations
+
+import datetime as dt
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from snapshot_assets.databases.mysql import type_for
+from snapshot_assets.databases.mysql.session import MysqlConnection
+from snapshot_assets.databases.mysql.write_forms import constants_of, rows_of, unfit_values
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.errors import UnsupportedTypeError
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
+from snapshot_assets.testing.restores import copy, definition_of, read_scan, source
+from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
+from snapshot_assets_tests.databases.postgresql.helpers import execute
+from snapshot_assets_tests.servers.mariadb import MariadbServer
+
+VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.bool_(): st.booleans(),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.uint64(): st.integers(0, 2**64 - 1),
+    pa.int8(): st.integers(-128, 127),
+    pa.float32(): st.floats(width=32, allow_nan=False, allow_infinity=False),
+    pa.float64(): st.floats(allow_nan=False, allow_infinity=False),
+    pa.decimal128(38, 20): st.decimals(-(10**17), 10**17, places=20),
+    pa.string(): st.text(),
+    pa.binary(): st.binary(),
+    pa.binary(16): st.binary(min_size=16, max_size=16),
+    pa.date32(): st.dates(),
+    pa.time64("us"): st.times(),
+    pa.timestamp("us"): st.datetimes(),
+    pa.timestamp("us", "UTC"): st.datetimes(timezones=st.just(dt.UTC)),
+}
+
+
+@pytest.fixture(scope="module")
+def connection(second_mariadb_server: MariadbServer) -> Any:
+    uri = second_mariadb_server.create_database("shop")
+    columns = ", ".join(f"c{number} {type_for(kind)}" for number, kind in enumerate(VALUES))
+    second_mariadb_server.sql(f"CREATE TABLE t (n int, {columns})", database="shop")
+    with closing(MysqlConnection(DatabaseAddress("shop", uri), {"innodb_lock_wait_timeout": "9"})) as connection:
+        connection.uri = uri  # type: ignore[attr-defined]
+        yield connection
+    second_mariadb_server.drop_databases()
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(*(st.none() | strategy for strategy in VALUES.values())), min_size=1, max_size=8))
+def test_any_value_is_read_as_it_was_written(connection: MysqlConnection, rows: list[tuple[Any, ...]]) -> None:
+    columns = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), VALUES, strict=True)]
+    constants = [constants_of(kind)(values) for values, kind in zip(columns, VALUES, strict=True)]
+    names = [f"c{number}" for number in range(len(VALUES))]
+    inserted = rows_of(pa.table(constants, names=names))
+    connection.execute("DELETE FROM t", "emptying")
+    connection.execute(b"INSERT INTO t VALUES (" + b"),(".join(
+        b"%d,%b" % (number, row) for number, row in enumerate(inserted)) + b")", "loading")  # fmt: skip
+    with source(DatabaseAddress("shop", connection.uri)) as database:  # type: ignore[attr-defined]
+        [table] = database.extract(Selection(time_columns={TableName("shop", "t"): None})).tables
+        read = read_scan(database, Scan(table, AllRows())).sort_by("n")
+    for name, values, kind in zip(names, columns, VALUES, strict=True):
+        found = read[name].combine_chunks()
+        if kind == pa.time64("us"):
+            found, values = found, values.cast(pa.string())
+        elif kind == pa.timestamp("us", "UTC"):
+            values = values.cast(pa.timestamp("us"))
+        assert found.to_pylist() == values.cast(found.type).to_pylist()
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int32()), pa.struct([("a", pa.int32())]), pa.duration("us")])
+def test_a_type_that_mysql_lacks_is_refused(kind: pa.DataType) -> None:
+    with pytest.raises(UnsupportedTypeError, match="MySQL has no type that holds"):
+        type_for(kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "unfit"),
+    [
+        (pa.array([float("nan"), 1.0, None, float("-inf")]), 2),
+        (pa.array([dt.datetime(1, 1, 1), None], pa.timestamp("us")), 0),
+        (pa.array([-(1 << 62), 1 << 62, 0], pa.timestamp("us")), 2),
+        (pa.array([-800_000, 2_932_896, 2_932_897], pa.date32()), 2),
+    ],
+)
+def test_values_that_mysql_lacks_are_counted(values: pa.Array, unfit: int) -> None:
+    column = Column(name="c", type=type_for(values.type), arrow_type=arrow_type_text(values.type))
+    found = unfit_values(column)
+    assert found is not None
+    assert found.count(values) == unfit
+
+
+def documents(address: DatabaseAddress) -> DatabaseSchema:
+    with source(address) as database:
+        schema = database.extract(Selection())
+        untimed = dict.fromkeys(each.table_name for each in schema.tables)
+        return database.extract(Selection(time_columns=untimed))
+
+
+def test_a_database_of_postgresql_is_restored(
+    postgresql_database: str, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    execute(
+        postgresql_database,
+        "CREATE TABLE kinds (id serial PRIMARY KEY, b boolean, n numeric(10,2), s text NOT NULL, at timestamptz,"
+        " x bytea)",
+        "CREATE TABLE codes (code text PRIMARY KEY, kind int REFERENCES kinds, other text REFERENCES codes)",
+        "COMMENT ON TABLE kinds IS 'it''s \\ here'",
+        "CREATE INDEX by_text ON kinds (s)",
+        "INSERT INTO kinds (b, n, s, at, x) VALUES (true, -1.50, 'it''s \\', '2024-01-01 00:00+01', '\\x00275cff'),"
+        " (NULL, NULL, 'größe 🦆', NULL, NULL)",
+        "INSERT INTO codes VALUES ('a', 1, 'a'), ('A', 2, 'a'), ('a ', NULL, NULL)",
+    )
+    origin, into = DatabaseAddress("pg", postgresql_database), DatabaseAddress("into", mariadb_database)
+    schema = documents(origin)
+    lost = copy(schema, origin, into).lost
+    assert "Column public.kinds.at holds instants as local times of UTC." in lost
+    assert "Column public.codes.code has at most 768 characters: it belongs to a key." in lost
+    assert mariadb_server.sql("SELECT b, n, s, x FROM public.kinds WHERE id = 2") == "NULL\tNULL\tgröße 🦆\tNULL"
+    assert mariadb_server.sql("SELECT b, n, s, at, hex(x) FROM public.kinds WHERE id = 1") == (
+        "1\t-1.50\tit's \\\t2023-12-31 23:00:00.000000\t00275CFF"
+    )
+    assert mariadb_server.sql("INSERT INTO public.kinds (s) VALUES ('') RETURNING id") == "3"
+    assert mariadb_server.sql("SELECT count(*) FROM public.codes WHERE code IN ('a', 'A', 'a ')") == "3"
+    keys = mariadb_server.sql(
+        "SELECT table_name, constraint_name FROM information_schema.table_constraints"
+        " WHERE constraint_schema = 'public' AND constraint_type = 'FOREIGN KEY' ORDER BY 2"
+    )
+    assert keys == "codes\tcodes_kind_fkey\ncodes\tcodes_other_fkey"
+    assert mariadb_server.sql(
+        "SELECT table_comment FROM information_schema.tables WHERE table_name = 'kinds'"
+    ) == "it's \\ here"  # fmt: skip
+
+
+def test_a_file_of_duckdb_is_restored(tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    origin = make_file(tmp_path / "shop.duckdb")
+    with duckdb.connect(path_of(origin)) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER, h HUGEINT, ns TIMESTAMP_NS, u UUID, d DECIMAL(38,37))")
+        connection.execute("INSERT INTO t VALUES (1, -5, '2024-01-01 00:00:00.123456789', uuid(), 1.5)")
+    schema = documents(origin)
+    copy(schema, origin, DatabaseAddress("into", mariadb_database))
+    row = mariadb_server.sql("SELECT h, ns, d FROM main.t").split("\t")
+    assert (row[:2], Decimal(row[2])) == (["-5", "2024-01-01 00:00:00.123456789"], Decimal("1.5"))
+
+
+def test_a_name_that_mysql_cannot_have_is_refused(mariadb_database: str) -> None:
+    column = Column(name="c" * 65, type="int(11)", arrow_type="int32")
+    schema = DatabaseSchema.model_validate(
+        {"database": "mysql", "tables": [{"schema": "shop", "name": "t", "columns": [column]}]}
+    )
+    refused = definition_of(schema, DatabaseAddress("shop", mariadb_database)).refused
+    assert refused == (
+        f"Column shop.t.{'c' * 65} has a name of 65 characters; MySQL has at most 64. Rename it in the source, or leave"
+        " it out.",
+    )
