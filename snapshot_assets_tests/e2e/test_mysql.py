@@ -27,7 +27,8 @@ SHOP = (
     " at timestamp(3) NULL, placed datetime(6), state enum('new','paid'), payload json, raw varbinary(20), dur time(3),"
     " f float, d double, y year, bits bit(12), wide decimal(50,3), KEY (at),"
     " CONSTRAINT fk FOREIGN KEY (customer) REFERENCES customers (id))",
-    "INSERT INTO orders SELECT seq, 1 + seq % 300, seq / 7, IF(seq % 100, '2024-01-01' + INTERVAL seq * 61 SECOND, NULL),"
+    "INSERT INTO orders SELECT seq, 1 + seq % 300, seq / 7,"
+    " IF(seq % 100, '2024-01-01' + INTERVAL seq * 61 SECOND, NULL),"
     " '2024-01-01' + INTERVAL seq MICROSECOND, IF(seq % 2, 'new', 'paid'), '{\"a\": 1}', x'00ff5c27', '-800:00:01.5',"
     " seq / 3, seq / 3, 1990 + seq % 50, seq % 4096, seq FROM seq_1_to_5000",
 )

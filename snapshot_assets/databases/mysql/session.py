@@ -89,8 +89,8 @@ class MysqlConnection:
                 self._connection = abandonable(self._connect, lambda connection: connection.close())
             except RuntimeError as error:  # what the driver raises where a package is missing
                 raise DatabaseDeniedError(
-                    f"{self._name}: connecting failed: {error}. The server has no TLS, and the user's password goes"
-                    " only through RSA. Let the server have TLS, or install that package here and for Spark's executors."
+                    f"{self._name}: connecting failed: {error}. Without TLS, this user's password needs it."
+                    " Let the server have TLS, or install that package here and for Spark's executors."
                 ) from None
         try:
             self._pin({**SETTINGS, **(settings or {})})

@@ -139,9 +139,9 @@ def test_a_hidden_column_is_neither_read_by_views_nor_by_generated_columns(
     assert found.views == ()
     lost = [each.partition(" (")[0] for each in found.table(parent).options["not_carried"]]
     assert {'column "code"', 'unique constraint "by_code"', 'check "named"', 'index "by_both"'} == set(lost)
-    with pytest.raises(PlanError, match="is a view whose rows are exported, and it reads shop.parent"):
+    with pytest.raises(PlanError, match=r"is a view whose rows are exported, and it reads shop.parent"):
         described(mariadb_database, Selection(tables=(parent, view), exclude_columns=((parent, "code"),)))
-    with pytest.raises(PlanError, match="is generated from shop.parent.id and would reveal"):
+    with pytest.raises(PlanError, match=r"is generated from shop.parent.id and would reveal"):
         described(mariadb_database, Selection(masks={(parent, "id"): "0"}))
 
 
@@ -156,6 +156,6 @@ def test_several_times_need_a_choice(mariadb_server: MariadbServer, mariadb_data
 def test_a_view_whose_query_is_secret_is_refused(mariadb_server: MariadbServer, mariadb_database: str) -> None:
     mariadb_server.sql(TOP, "CREATE VIEW v AS SELECT id FROM top", database="shop")
     mariadb_server.sql("CREATE USER IF NOT EXISTS clerk IDENTIFIED BY 'x'", "GRANT SELECT ON shop.* TO clerk")
-    with pytest.raises(DatabaseDeniedError, match="does not show the query of view shop.v .* Grant SHOW VIEW"):
+    with pytest.raises(DatabaseDeniedError, match=r"does not show the query of view shop.v .* Grant SHOW VIEW"):
         described(mariadb_server.uri("shop", "clerk", "x"))
     mariadb_server.sql("DROP USER clerk")

@@ -59,8 +59,8 @@ def test_a_uri_of_another_form_is_refused_without_its_password(uri: str, why: st
 
 
 def test_settings_do_not_depend_on_the_server(connection: MysqlConnection) -> None:
-    names = "time_zone AS zone, @@sql_mode AS sql_mode, @@character_set_results AS charset, @@max_statement_time AS longest"
-    [row] = connection.rows(f"SELECT @@{names}", "reading")
+    names = "@@time_zone AS zone, @@sql_mode AS sql_mode, @@character_set_results AS charset"
+    [row] = connection.rows(f"SELECT {names}, @@max_statement_time AS longest", "reading")
     modes = set(row.pop("sql_mode").split(","))
     assert modes == {"ANSI_QUOTES", "PIPES_AS_CONCAT", "NO_BACKSLASH_ESCAPES"}
     assert row == {"zone": "+00:00", "charset": "utf8mb4", "longest": 0.0}
@@ -71,15 +71,17 @@ def test_a_socket_and_tls_modes_reach_the_server(mariadb_server: MariadbServer, 
         assert opened.rows("SELECT CURRENT_USER() AS who", "reading") == [{"who": "root@localhost"}]
     with closing(MysqlConnection(address(f"{mariadb_database}?ssl=disabled"))) as opened:
         assert opened.rows("SELECT 1 AS one", "reading") == [{"one": 1}]
-    with pytest.raises(DatabaseError, match="SSL is required .* or write ssl=disabled"):
+    with pytest.raises(DatabaseError, match=r"SSL is required .* or write ssl=disabled"):
         MysqlConnection(address(f"{mariadb_database}?ssl=required"))  # the server has no certificate
 
 
 def test_a_session_cannot_write(mariadb_database: str, mariadb_server: MariadbServer) -> None:
     mariadb_server.sql("CREATE TABLE t (id int)", database="shop")
-    with closing(MysqlSession(address(mariadb_database))) as session:
-        with pytest.raises(DatabaseError, match="READ ONLY transaction .* may write"):
-            session.execute("INSERT INTO t VALUES (1)", "writing")
+    with (
+        closing(MysqlSession(address(mariadb_database))) as session,
+        pytest.raises(DatabaseError, match=r"READ ONLY transaction .* may write"),
+    ):
+        session.execute("INSERT INTO t VALUES (1)", "writing")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_a_refused_connection_names_the_remedy_and_no_password(
 
 
 def test_a_server_that_is_down_is_transient() -> None:
-    with pytest.raises(DatabaseUnavailableError, match="MySQL 'shop': connecting failed: .* Running again continues"):
+    with pytest.raises(DatabaseUnavailableError, match=r"MySQL 'shop': connecting failed: .* Running again continues"):
         MysqlConnection(address(f"mysql://u@127.0.0.1:{free_port()}/shop"))
 
 
@@ -110,7 +112,7 @@ def test_a_table_that_is_gone_and_a_missing_right_are_named(
     mariadb_server.sql("CREATE USER IF NOT EXISTS clerk IDENTIFIED BY 'x'", "GRANT SELECT ON shop.* TO clerk")
     with (
         closing(MysqlConnection(address(mariadb_server.uri("shop", "clerk", "x")))) as clerk,
-        pytest.raises(DatabaseDeniedError, match="DROP command denied .* Grant the user of the URI the right"),
+        pytest.raises(DatabaseDeniedError, match=r"DROP command denied .* Grant the user of the URI the right"),
     ):
         clerk.execute("DROP TABLE t", "dropping")
     mariadb_server.sql("DROP USER clerk")
@@ -124,7 +126,7 @@ def test_a_deadlock_and_a_lost_session_are_transient(
         other.execute("BEGIN", "locking")
         other.execute("DELETE FROM t", "locking")
         connection.execute("SET innodb_lock_wait_timeout = 1", "waiting")
-        with pytest.raises(DatabaseUnavailableError, match="Lock wait timeout .* Another session holds"):
+        with pytest.raises(DatabaseUnavailableError, match=r"Lock wait timeout .* Another session holds"):
             connection.execute("DELETE FROM t", "waiting")
     [row] = connection.rows("SELECT CONNECTION_ID() AS id", "reading")
     mariadb_server.sql(f"KILL {row['id']}")

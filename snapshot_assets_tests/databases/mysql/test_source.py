@@ -59,13 +59,14 @@ def test_a_mask_is_read_in_the_type_of_its_column(mariadb_server: MariadbServer,
     with opened(mariadb_database) as database:
         table = database.extract(Selection(masks=masks)).table(SHOP)
         assert read_scan(database, Scan(table, AllRows())).to_pylist() == [{"id": 1, "mail": "xA@Bl", "n": 7}]
-        with pytest.raises(PlanError, match="The mask of shop.t.mail is refused: .*Unknown column"):
+        with pytest.raises(PlanError, match=r"The mask of shop.t.mail is refused: .*Unknown column"):
             database.extract(Selection(masks={(SHOP, "mail"): "missing"}))
 
 
 def test_a_query_has_the_types_that_the_server_sends(mariadb_server: MariadbServer, mariadb_database: str) -> None:
     mariadb_server.sql(NUMBERS, database="shop")
-    text = "SELECT id, at, x, id / 3 AS third, id + 0e0 AS d, CAST(x AS BINARY) AS b FROM t WHERE at >= :start AND at < :end"
+    columns = "id, at, x, id / 3 AS third, id + 0e0 AS d, CAST(x AS BINARY) AS b"
+    text = f"SELECT {columns} FROM t WHERE at >= :start AND at < :end"
     with opened(mariadb_database) as database:
         schema = database.extract(Selection(query=Query("copied", text)))
         [table] = schema.tables
@@ -91,7 +92,8 @@ def test_values_that_do_not_fit_are_named_before_the_export(
     mariadb_server: MariadbServer, mariadb_database: str
 ) -> None:
     mariadb_server.sql(
-        "CREATE TABLE t (a date, b datetime(6), c timestamp NULL, e enum('x'), s varchar(9) CHARACTER SET sjis, ok date)",
+        "CREATE TABLE t (a date, b datetime(6), c timestamp NULL, e enum('x'),"
+        " s varchar(9) CHARACTER SET sjis, ok date)",
         "SET sql_mode = ''",
         "INSERT INTO t VALUES ('2024-00-01', '0000-00-00', '0000-00-00', 'y', x'8790', '2024-01-01')",
         database="shop",
@@ -104,7 +106,7 @@ def test_values_that_do_not_fit_are_named_before_the_export(
         assert "a date that is none" in str(errors["shop.t.b"])
         assert "the number 0, an invalid value's" in str(errors["shop.t.e"])
         assert "characters of sjis" in str(errors["shop.t.s"])
-        with pytest.raises(CarrierError, match="shop.t.a .*a date that is none"):
+        with pytest.raises(CarrierError, match=r"shop.t.a .*a date that is none"):
             read_scan(database, Scan(table, AllRows()))
     mariadb_server.sql("DELETE FROM t", "INSERT INTO t (ok) VALUES ('2024-01-01')", database="shop")
     with opened(mariadb_database) as database:
@@ -142,5 +144,5 @@ def test_a_column_that_changed_its_type_is_refused(mariadb_server: MariadbServer
     mariadb_server.sql("CREATE TABLE t (id int)", database="shop")
     table = table_of(mariadb_database)
     mariadb_server.sql("ALTER TABLE t MODIFY id bigint", database="shop")
-    with opened(mariadb_database) as database, pytest.raises(DatabaseError, match="was int.* and is now bigint"):
+    with opened(mariadb_database) as database, pytest.raises(DatabaseError, match=r"was int.* and is now bigint"):
         read_scan(database, Scan(table, AllRows()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import math
 import struct
 from contextlib import closing
 from datetime import UTC, date, datetime
