@@ -25,6 +25,7 @@ _EXTRAS = {
     "attestation": "catalog/seals/attestation.py",
     "iceberg": "catalog/iceberg/",
     "postgres": "databases/postgresql/",
+    "mysql": "databases/mysql/",
     "oss": "storage/oss.py",
     "polars": "engine/reading/snapshot.py",
     "demo": "demo.py",
