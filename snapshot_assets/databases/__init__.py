@@ -10,7 +10,8 @@ other; import-linter checks that.
 | `protocol/` | What a source and a target do: scans, queries, ranges, the ledger, steps, encodings, Ctrl-C |
 | `selection/` | Which tables and columns are exported, and how: masks, time indexes, carriers |
 | `convert/` | Schemas for another kind of database, or under other names, and what is lost |
-| `duckdb/`, `postgresql/`, `spark/`, `asset` | Databases, and a Dagster asset in place of one |
+| `contract` | What the plug-in of a database declares and offers |
+| `duckdb/`, `mysql/`, `postgresql/`, `spark/`, `asset` | Databases, and a Dagster asset in place of one |
 | `partitions` | Partitions of whatever database |
 | `open` | Opens a source or target by its URI |
 """

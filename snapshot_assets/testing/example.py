@@ -30,6 +30,9 @@ class TimeType:
 class ExampleDatabase(ABC):
     """An empty database of one test, and what the suites must know of its kind.
 
+    The suites run SQL that databases have in common, with plain names: CREATE TABLE, VIEW and UNIQUE INDEX, INSERT of
+    VALUES and of SELECT, DELETE, DROP, INTEGER, BIGINT and `%`. `execute` may rewrite it.
+
     Attributes:
         schema: The schema in which a table without one is made.
         times: Types of time indexes; their literals are ISO 8601 in UTC.

@@ -204,6 +204,8 @@ def test_a_type_without_an_equivalent_is_refused_with_its_column(
     origin = make_file(tmp_path / "o.duckdb", "CREATE TABLE t (x INTEGER)")
 
     def refuses(arrow_type: pa.DataType) -> str:
+        if arrow_type == pa.string():
+            return "text"
         raise UnsupportedTypeError("No such type.")
 
     monkeypatch.setattr(postgresql_module, "type_for", refuses)

@@ -20,8 +20,8 @@ _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _ENTRY = re.compile(r'(.+)=("(?:[^"]|"")+"|[^="]+)', re.DOTALL)
 _RANGE = "2025-01-31, or RFC 3339 with a zone, such as 2025-01-31T12:00:00Z"
 _VARIABLES = "with variables as ${NAME}"
-_DATABASES = f"alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>, {_VARIABLES}"
-_TARGETS = f"alias, or postgresql://…, duckdb:///abs/path.duckdb, {_VARIABLES} (default: the plan's)"
+_DATABASES = f"alias, or postgresql://…, mysql://…, duckdb:///abs/path.duckdb, spark:<catalog>, {_VARIABLES}"
+_TARGETS = f"alias, or postgresql://…, mysql://…, duckdb:///abs/path.duckdb, {_VARIABLES} (default: the plan's)"
 
 _QUOTING = """quote a name that contains a dot, comma or quote as in SQL: '"my.schema"."my ""t"" table"'"""
 _EXCLUDED = "tables and views to leave out: public.audit, public.tmp_*, …"

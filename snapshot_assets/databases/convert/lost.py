@@ -34,9 +34,6 @@ _LENGTHS = ("char", "bpchar", "varchar", "bit", "varbit")
 _MOST_PRECISE = "6"
 """Decimal digits of a second, which other kinds of database have too."""
 
-TEXTS = frozenset(("text", "varchar", "string"))
-"""The types of texts in PostgreSQL, DuckDB and Spark."""
-
 _SIZES = ("tiny", "", "medium", "long")
 _PLAIN_STRINGS = frozenset(
     ("varchar", "character varying", "char", "string", "name", *(f"{size}text" for size in _SIZES))
@@ -57,12 +54,12 @@ _ORDERED = ("btree", "art")
 """The methods that PostgreSQL and DuckDB use by default: both find equal values and keep unique ones apart."""
 
 
-def changed_form(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
-    """Return the form of a column's values in a less specific type; "" if the type is equivalent."""
+def changed_form(column: Column, arrow_type: pa.DataType, type_text: str, text: str) -> str:
+    """Return the form of a column's values in a less specific type, `text` for one; "" if the type is equivalent."""
     if type_text == "json":
         return "each value as JSON"
     plain = column.type.partition("(")[0].strip().lower()
-    becomes_text = type_text.lower() in TEXTS and not pa.types.is_string(arrow_type)
+    becomes_text = type_text == text and not pa.types.is_string(arrow_type)
     was_text = column.carrier is Carrier.TEXT or (pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS)
     if becomes_text or was_text:
         return "each value in its text form"

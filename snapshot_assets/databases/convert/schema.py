@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from snapshot_assets.databases.convert.lost import TEXTS, LostObjects, changed_form, is_plain, lost_details, lost_limit
+import pyarrow as pa
+
+from snapshot_assets.databases.convert.lost import LostObjects, changed_form, is_plain, lost_details, lost_limit
 from snapshot_assets.databases.definition import Adapter
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
@@ -72,6 +74,7 @@ class _Conversion:
         self._schema, self._source, self._kind, self._target = schema, schema.database, kind, target
         self._tables = {table.table_name: table for table in schema.tables}
         self._others = LostObjects(schema)
+        self._text = target.type_for(pa.string())
         self.lost: list[str] = []
         self.unsupported: list[str] = []
 
@@ -90,7 +93,7 @@ class _Conversion:
         drawing = {sequence.column: sequence for sequence in sequences}
         columns = tuple(self._column(table, options, each, drawing.get(each.name)) for each in table.columns)
         time_index = table.time_index
-        if time_index in {column.name for column in columns if column.type.lower() in TEXTS}:
+        if time_index in {column.name for column in columns if column.type == self._text}:
             # Texts cannot be compared with windows.
             self.lost.append(f"Chunks of {name} cannot be replaced: its times in {time_index} become texts.")
             time_index = None
@@ -137,7 +140,7 @@ class _Conversion:
         except UnsupportedTypeError as error:
             self.unsupported.append(f"Column {where} of type {column.type}: {error}")
             return column
-        if change := changed_form(column, arrow_type, type_text):
+        if change := changed_form(column, arrow_type, type_text, self._text):
             self.lost.append(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
         if limit := lost_limit(column.type, type_text):
             self.lost.append(f"{limit} of column {where} is left out: {column.type} becomes {type_text}.")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from snapshot_assets.databases.contract import DatabaseKind
@@ -41,13 +41,8 @@ KIND = DatabaseKind(
     drivers=("pymysql",),
     requirement="snapshot-assets[mysql]",
 )
-_SSL: dict[str, dict[str, Any]] = {
-    "preferred": {},
-    "disabled": {"ssl_disabled": True},
-    "required": {"ssl_verify_cert": False, "ssl_verify_identity": False},
-    "verify": {"ssl_verify_cert": True, "ssl_verify_identity": True},
-}
-_NAMES = ("unix_socket", "ssl", "ssl_ca")
+_TLS = ("preferred", "disabled", "required", "verify")
+_OPTIONS = ("unix_socket", "ssl", "ssl_ca")
 
 # The imports are not at the top: an alias can be made from a URI without loading the driver.
 
@@ -57,9 +52,10 @@ class Place:
     """Where a URI leads.
 
     Attributes:
-        database: The one database that it names; "" for all.
         password: None if the URI has none.
-        arguments: Further arguments of the driver's `connect`.
+        database: The one database that it names; "" for all.
+        tls: One of `preferred`, `disabled`, `required` and `verify`.
+        authorities: File of the certificates that `verify` trusts; None for the system's.
     """
 
     host: str
@@ -67,7 +63,9 @@ class Place:
     user: str
     password: str | None
     database: str
-    arguments: dict[str, Any]
+    unix_socket: str | None
+    tls: str
+    authorities: str | None
 
 
 def place_of(uri: str) -> Place:
@@ -78,35 +76,27 @@ def place_of(uri: str) -> Place:
     """
     parts = urlsplit(uri)
     try:
-        port, pairs = (
-            parts.port or 3306,
-            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)),
-        )
+        port = parts.port or 3306
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError:
         raise _refused("its port or its options are not understood") from None
-    options, path = dict(pairs), parts.path.removeprefix("/")
-    if unknown := [name for name in options if name not in _NAMES]:
-        raise _refused(f"it has the option {unknown[0]!r}; known are {', '.join(_NAMES)}")
+    path = parts.path.removeprefix("/")
+    if unknown := [name for name in options if name not in _OPTIONS]:
+        raise _refused(f"it has the option {unknown[0]!r}; known are {', '.join(_OPTIONS)}")
     if "/" in path or parts.fragment:
         raise _refused("what follows the host is not the name of one database; write `%2F` for `/`, `%23` for `#`")
-    mode = options.get("ssl", "verify" if "ssl_ca" in options else "preferred")
-    if mode not in _SSL:
-        raise _refused(f"ssl={mode}; known are {', '.join(_SSL)}")
-    arguments = dict(_SSL[mode])
-    arguments |= {name: options[name] for name in ("unix_socket", "ssl_ca") if name in options}
-    if mode in ("required", "verify") and "ssl_ca" not in options:
-        arguments["ssl"] = {"check_hostname": mode == "verify", "verify_mode": mode == "verify"}
-        if mode == "verify":  # the driver checks no certificate without a file or folder of authorities
-            import ssl
-
-            arguments["ssl"] = ssl.create_default_context()
+    tls = options.get("ssl", "verify" if "ssl_ca" in options else "preferred")
+    if tls not in _TLS:
+        raise _refused(f"ssl={tls}; known are {', '.join(_TLS)}")
     return Place(
         host=parts.hostname or "localhost",
         port=port,
         user=unquote(parts.username or ""),
         password=None if parts.password is None else unquote(parts.password),
         database=unquote(path),
-        arguments=arguments,
+        unix_socket=options.get("unix_socket"),
+        tls=tls,
+        authorities=options.get("ssl_ca"),
     )
 
 

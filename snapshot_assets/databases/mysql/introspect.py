@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
+from snapshot_assets.databases.mysql.texts import quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -24,7 +25,6 @@ from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_
 from snapshot_assets.databases.selection.hidden import hidden_of, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.time_index import choose_time_index
-from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseDeniedError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text, table_text
@@ -120,17 +120,13 @@ class _Created:
         clause = _PARTITIONS.fullmatch(partitions)
         return cls(
             primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
-            keys={_unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
+            keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
             constraints={
-                _unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
+                unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
             },
             options=_ELSEWHERE.sub("", f" {options}").strip(),
             partitions=clause[1] if clause else partitions,
         )
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`")
 
 
 class _Reader:
@@ -204,7 +200,7 @@ class _Reader:
         )
 
     def _sequence(self, name: TableName) -> Sequence:
-        [row] = self._session.rows(f"SELECT * FROM {_backticked(name)}", f"reading sequence {name}")
+        [row] = self._session.rows(f"SELECT * FROM {quoted(*name)}", f"reading sequence {name}")
         unused = row["next_not_cached_value"] == row["start_value"]
         return Sequence(
             schema_name=name.schema,
@@ -240,7 +236,7 @@ class _Reader:
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        [created] = self._session.rows(f"SHOW CREATE TABLE {_backticked(name)}", f"reading {name}")
+        [created] = self._session.rows(f"SHOW CREATE TABLE {quoted(*name)}", f"reading {name}")
         parts = _Created.of(created["Create Table"])
         unique, indexes, primary = self._indexes(name, parts)
         kept = {column.name for column in columns}
@@ -331,7 +327,7 @@ class _Reader:
             )
         refusals = Refusals()
         columns = self.columns(name, selection, refusals)
-        read = {TableName(*map(_unquoted, pair)) for pair in _READ.findall(record["view_definition"])}
+        read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(record["view_definition"])}
         return View(
             schema_name=name.schema,
             name=name.table,
@@ -345,10 +341,6 @@ class _Reader:
                 "algorithm": record.get("algorithm") or "UNDEFINED",
             },
         )
-
-
-def _backticked(name: TableName) -> str:
-    return ".".join(identifier(part, "`") for part in name)
 
 
 def _column(name: TableName, record: _Record, selection: Selection) -> Column:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pymysql
 from pymysql.cursors import DictCursor
 
-from snapshot_assets.databases.mysql import place_of
+from snapshot_assets.databases.mysql import Place, place_of
 from snapshot_assets.databases.mysql.failures import LOST, number_of, translating
 from snapshot_assets.databases.mysql.wire import RowStream
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
@@ -49,6 +50,21 @@ SETTINGS: Mapping[str, str] = {
 CONNECT_SECONDS = 30
 
 
+def _tls(place: Place) -> dict[str, Any]:
+    """Return the driver's arguments for TLS. Its own ones would check no name with the system's authorities."""
+    if place.tls in ("preferred", "disabled"):
+        return {"ssl_disabled": place.tls == "disabled"}
+    try:
+        context = ssl.create_default_context(cafile=place.authorities)
+    except OSError as error:
+        raise DatabaseDeniedError(
+            f"ssl_ca={place.authorities} in the URI of MySQL cannot be read: {error}. Write the path of a PEM file."
+        ) from None
+    if place.tls == "required":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return {"ssl": context}
+
+
 class MysqlConnection:
     """A connection with pinned settings.
 
@@ -81,7 +97,8 @@ class MysqlConnection:
             autocommit=True,
             connect_timeout=CONNECT_SECONDS,
             cursorclass=DictCursor,
-            **place.arguments,
+            unix_socket=place.unix_socket,
+            **_tls(place),
             **arguments,
         )
         with translating(f"{self._name}: connecting", self._secrets):
@@ -107,7 +124,7 @@ class MysqlConnection:
         pinned = (f"SESSION {name} = {value}" for name, value in settings.items() if name in values)
         self.execute(f"SET {', '.join(pinned)}", "pinning the session")
 
-    def translating(self, doing: str) -> Any:
+    def translating(self, doing: str) -> AbstractContextManager[None]:
         """Raise the driver's errors inside as the package's own; `doing` is what is done, for messages."""
         return translating(f"{self._name}: {doing}", self._secrets)
 
@@ -119,21 +136,17 @@ class MysqlConnection:
         """Return a query's rows by column name; `%s` stands for a parameter if there are any."""
         return self._result(sql, doing, parameters)[1]
 
-    def _result(self, sql: str | bytes, doing: str, parameters: Sequence[object]) -> tuple[int, list[dict[str, Any]]]:
-        def run() -> tuple[int, list[dict[str, Any]]]:
+    def fields(self, sql: str, doing: str) -> list[Any]:
+        """Return the columns of a query, as the driver describes them."""
+        return self._result(sql, doing, ())[2]
+
+    def _result(
+        self, sql: str | bytes, doing: str, parameters: Sequence[object]
+    ) -> tuple[int, list[dict[str, Any]], list[Any]]:
+        def run() -> tuple[int, list[dict[str, Any]], list[Any]]:
             with self.translating(doing), self._running(), self._connection.cursor() as cursor:
                 changed = cursor.execute(sql, tuple(parameters) or None)
-                return changed, list(cursor.fetchall())
-
-        return interruptible(run, self.interrupt)
-
-    def fields(self, sql: str, doing: str) -> list[Any]:
-        """Return the columns of a query without rows, as the driver describes them."""
-
-        def run() -> list[Any]:
-            with self.translating(doing), self._running(), self._connection.cursor() as cursor:
-                cursor.execute(sql)
-                return list(cursor._result.fields)
+                return changed, list(cursor.fetchall()), getattr(cursor._result, "fields", [])
 
         return interruptible(run, self.interrupt)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 
 from snapshot_assets.databases.mysql.introspect import extract_schema
@@ -112,21 +113,14 @@ class MysqlDatabase(Scanner):
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by ranges of the primary key, which are read one after the other; see `Database.split`."""
-        column = ranged_key(scan.table, RANGED)
-        if column is None or parts < 2:
-            return [scan]
-        within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
-        ranges = self._ranges(scan, column, parts, within)
-        return [Scan(scan.table, scan.rows, each, scan.order_by) for each in ranges] if len(ranges) > 1 else [scan]
+        ranges = self.divide(scan, parts) if parts > 1 else []
+        return [replace(scan, part=each) for each in ranges] if len(ranges) > 1 else [scan]
 
     def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
         """Divide rows by the primary key, in whose order InnoDB stores them; see `Database.divide`."""
         column = ranged_key(scan.table, RANGED)
         within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
-        return [] if column is None else self._ranges(scan, column, parts, within)
-
-    def _ranges(self, scan: Scan, column: Column, parts: int, within: ColumnRange | None) -> list[ColumnRange]:
-        return self._quantiles(scan, column, parts).ranges(parts, within)
+        return [] if column is None else self._quantiles(scan, column, parts).ranges(parts, within)
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a column's rows; see `Database.quantiles`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,8 @@ from snapshot_assets.errors import (
     UnknownRelationError,
     UnknownSourceError,
 )
-from snapshot_assets_tests.servers.mariadb import PASSWORD, MariadbServer
+from snapshot_assets_tests.servers.certificates import certificates
+from snapshot_assets_tests.servers.mariadb import PASSWORD, MariadbServer, start_mariadb
 from snapshot_assets_tests.servers.ports import free_port
 from snapshot_assets_tests.waiting import until
 
@@ -35,9 +37,9 @@ def connection(mariadb_database: str) -> Iterator[MysqlConnection]:
 
 def test_a_uri_has_a_user_a_place_and_a_database() -> None:
     place = place_of("mariadb://me%40x:p%2Fw@db.example.com:3307/sh%2Fop?unix_socket=/run/s.sock&ssl=disabled")
-    found = (place.host, place.port, place.user, place.password, place.database, place.arguments)
-    arguments = {"unix_socket": "/run/s.sock", "ssl_disabled": True}
-    assert found == ("db.example.com", 3307, "me@x", "p/w", "sh/op", arguments)
+    found = (place.host, place.port, place.user, place.password, place.database, place.unix_socket, place.tls)
+    assert found == ("db.example.com", 3307, "me@x", "p/w", "sh/op", "/run/s.sock", "disabled")
+    assert place_of("mysql://h?ssl_ca=/ca.pem").tls == "verify"
     assert place_of("mysql://h").password is None
     assert "p/w" not in repr(place)
 
@@ -153,3 +155,19 @@ def test_another_thread_ends_a_query(connection: MysqlConnection, mariadb_server
     thread.join(60)
     assert isinstance(errors[0], DatabaseUnavailableError)
     assert connection.rows("SELECT 1 AS one", "reading") == [{"one": 1}]
+
+
+def test_tls_is_demanded_and_the_certificate_is_checked(tmp_path: Path) -> None:
+    authority = certificates(tmp_path)
+    keys = {"ssl_cert": str(tmp_path / "leaf.pem"), "ssl_key": str(tmp_path / "leaf.key")}
+    with start_mariadb(tmp_path / "server", **keys) as server:
+        by_name = server.uri().replace("127.0.0.1", "localhost")
+        for options in ("", "?ssl=required", f"?ssl_ca={authority}"):
+            with closing(MysqlConnection(address(by_name + options))) as opened:
+                assert opened.rows("SHOW STATUS LIKE 'Ssl_cipher'", "reading")[0]["Value"], options
+        with pytest.raises(DatabaseUnavailableError, match="certificate verify failed"):
+            MysqlConnection(address(f"{by_name}?ssl=verify"))
+        with pytest.raises(DatabaseUnavailableError, match="IP address mismatch"):
+            MysqlConnection(address(f"{server.uri()}?ssl_ca={authority}"))
+    with pytest.raises(DatabaseDeniedError, match=r"ssl_ca=/none in the URI of MySQL cannot be read"):
+        MysqlConnection(address("mysql://h?ssl_ca=/none"))
