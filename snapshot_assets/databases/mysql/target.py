@@ -76,6 +76,11 @@ SELECT trigger_name AS name, event_object_schema AS "schema", event_object_table
     event_manipulation AS event
 FROM information_schema.triggers WHERE event_manipulation IN ({events}) AND ({names}) ORDER BY 2, 3, 1
 """
+_WITHOUT_TRANSACTIONS = """
+SELECT table_schema AS "schema", table_name AS "table", t.engine AS engine
+FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine
+WHERE e.transactions <> 'YES' AND ({names}) ORDER BY 1, 2
+"""
 
 
 class MysqlTarget(MysqlConnection, SqlTarget):
@@ -155,14 +160,20 @@ class MysqlTarget(MysqlConnection, SqlTarget):
         return unfit_values(column)
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return the triggers of tables, which cannot be switched off; see `SqlTarget`."""
+        """Return the triggers of tables, which cannot be switched off, and tables without transactions."""
         if not tables:
             return []
         events = "'INSERT', 'DELETE'" if deletes else "'INSERT'"
         query = _TRIGGERS.format(events=events, names=_among(tables, "event_object_schema", "event_object_table"))
-        return [
+        found = [
             f"Trigger {row['name']} of {TableName(row['schema'], row['table'])} acts on each {row['event']}."
             for row in self.rows(query, "looking for triggers")
+        ]
+        query = _WITHOUT_TRANSACTIONS.format(names=_among(tables, "table_schema", "table_name"))
+        return found + [
+            f"The rows of {TableName(row['schema'], row['table'])} have no transactions, so a load that fails would"
+            f" leave some: its engine is {row['engine']}. Alter it to InnoDB until the import ends."
+            for row in self.rows(query, "looking up engines")
         ]
 
     def _execute(self, sql: str, doing: str) -> None:
