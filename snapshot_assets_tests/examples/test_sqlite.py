@@ -25,6 +25,13 @@ def test_the_page_is_followed(tmp_path: Path) -> None:
     offline = f"python -m pip install --quiet --no-deps --no-build-isolation --no-index --target {site}"
     variables = {"PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))}
     Reader(tmp_path, variables, {"pip install --quiet": offline}).follow(PAGE, folder, compare)
+    # Its snapshot needs no plug-in, and compares names as SQLite does.
+    query = ["sql", "--snapshot", f"file://{folder}/snapshots", "--format", "csv", "SELECT count(*) AS n FROM ORDERS"]
+    command = [sys.executable, "-m", "snapshot_assets", *query]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["n", "1000"]
 
 
 def test_what_the_page_shows_is_in_the_plug_in() -> None:

@@ -1,5 +1,7 @@
 """DDL: the statements that create a snapshot's schema on a server. They are for sessions without SQL modes.
 
+A table is loaded with transactions, and gets an engine without them, such as MyISAM, after its rows.
+
 The primary key is created with its table, as the rows lie in its order; so is the key of an AUTO_INCREMENT column.
 Other keys, indexes and foreign keys follow the rows.
 """
@@ -31,6 +33,10 @@ _ELSEWHERE = re.compile(
 )
 """Options that place rows outside of the server's own folder, or nowhere."""
 
+_CHARSET = re.compile(r"DEFAULT CHARSET=\w+|COLLATE=\w+")
+_TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster", "")
+"""Engines with transactions; a table without one has the server's default."""
+
 _KEY = re.compile(r"(?:PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
 _ACTIONS = re.compile(r"(?: ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|NO ACTION|RESTRICT))+\s*$")
 _WORDS = {
@@ -59,7 +65,8 @@ class _Defining:
             Statement(ObjectKey("table", table.table_name), self._create_table(table), table.table_name)
             for table in tables
         ]
-        after = [statement for table in tables for statement in self._keys(table)]
+        after = [statement for table in tables for statement in self._engines(table)]
+        after += [statement for table in tables for statement in self._keys(table)]
         after += [statement for table in tables for statement in self._foreign_keys(table)]
         after += [statement for table in tables for statement in _next_numbers(table)]
         after += self._views()
@@ -137,17 +144,27 @@ class _Defining:
         for check in table.checks:
             if check.name not in settings or "check" not in settings[check.name]:
                 parts.append(check_text(check.definition, f"check {check.name} of {name}"))
-        options = str(table.options.get("table_options") or "")
-        if "engine" not in table.options:
-            options = _CONVERTED
-        else:
-            for match in _ELSEWHERE.finditer(options):
-                self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
-            options = check_text(_ELSEWHERE.sub("", options) or " ", f"the options of {name}")
+        options = self._options(table)
+        if _without_transactions(table):  # until its rows are loaded
+            options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
         comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
         partitions = table.options.get("partitions_by")
         clause = f" {check_text(str(partitions), f'the partitions of {name}')}" if partitions else ""
         return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{clause}"
+
+    def _options(self, table: Table) -> str:
+        if "engine" not in table.options:
+            return _CONVERTED
+        options = str(table.options.get("table_options") or " ")
+        return check_text(_ELSEWHERE.sub("", options) or " ", f"the options of {table.table_name}")
+
+    def _engines(self, table: Table) -> Iterator[Statement]:
+        name = table.table_name
+        for match in _ELSEWHERE.finditer(str(table.options.get("table_options") or "")):
+            self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
+        if _without_transactions(table):
+            sql = f"ALTER TABLE {quoted(*name)} {self._options(table)}"
+            yield Statement(ObjectKey("engine", of=name), sql, name)
 
     def _column(self, table: Table, column: Column) -> str:
         where = f"{table.table_name}.{column.name}"
@@ -223,6 +240,11 @@ class _Defining:
                     f" {listed([column.name for column in view.columns])} AS {query}{end}"
                 )
                 yield Statement(ObjectKey("view", name), sql, name)
+
+
+def _without_transactions(table: Table) -> bool:
+    """Return whether the rows of a table's engine have no transactions, so that a load that fails leaves some."""
+    return str(table.options.get("engine", "InnoDB")).lower() not in _TRANSACTIONAL
 
 
 def _word(view: View, option: str) -> str:

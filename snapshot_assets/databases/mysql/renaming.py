@@ -15,6 +15,10 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Tab
 
 _Names = Mapping[TableName, TableName]
 
+_NAME = r"`(?:[^`]|``)+`"
+_NAMES = re.compile(rf"'(?:[^'\\]|\\.|'')*'|(?<![`.])(?P<schema>{_NAME})\.(?P<table>{_NAME})|{_NAME}", re.DOTALL)
+"""Strings, names of two parts, and other names."""
+
 
 def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
     """Return documents with new names, and what is lost; see `TargetModule.rename`."""
@@ -62,30 +66,17 @@ def _column(column: Column, names: _Names) -> Column:
 
 
 def _renamed_query(view: View, names: _Names) -> str | None:
-    """Return a view's query with new names; None if its names cannot be told apart."""
-    moved = {old.schema for old, new in names.items() if old != new}
+    """Return a view's query with new names; None if an alias could be taken for a database."""
+    moved = {quoted(old.schema) for old, new in names.items() if old != new}
     parts = [part for part in tokens(view.definition) if not part.isspace()]
-    for part, following in zip(parts, [*parts[1:], ""], strict=True):
-        if part.startswith("`") and unquoted(part) in moved and following != "." and _is_alias(parts, part):
+    for before, part, after in zip(parts, parts[1:], [*parts[2:], ""], strict=False):
+        if part in moved and after != "." and (before.startswith("`") or before == ")"):  # a column follows `as`
             return None
     return _replaced(view.definition, names)
 
 
-def _is_alias(parts: list[str], name: str) -> bool:
-    """Return whether a name stands where a query gives a relation another name: after a relation's, or a parenthesis.
-
-    The names of columns follow `as`.
-    """
-    return any(
-        part == name and position and (parts[position - 1].startswith("`") or parts[position - 1] == ")")
-        for position, part in enumerate(parts)
-    )
-
-
 def _replaced(text: str, names: _Names) -> str:
     """Return a text with the new names of relations that it names with their databases."""
-    name = r"`(?:[^`]|``)+`"
-    strings = r"'(?:[^'\\]|\\.|'')*'"
 
     def replace(match: re.Match[str]) -> str:
         if match["schema"] is None:
@@ -93,5 +84,4 @@ def _replaced(text: str, names: _Names) -> str:
         old = TableName(unquoted(match["schema"]), unquoted(match["table"]))
         return quoted(*names[old]) if old in names else match[0]
 
-    pattern = rf"{strings}|(?<![`.])(?P<schema>{name})\.(?P<table>{name})|{name}"
-    return re.sub(pattern, replace, text, flags=re.DOTALL)
+    return _NAMES.sub(replace, text)

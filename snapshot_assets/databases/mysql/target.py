@@ -51,7 +51,7 @@ _STATEMENT_BYTES = 1 << 20
 _PACKET_SPARE = 1 << 10
 _EXISTS = (1007, 1022, 1050, 1061, 1068, 1826)
 _VIOLATED = (1048, 1062, 1215, 1216, 1217, 1264, 1451, 1452, 1586, 3819, 4025)
-_INSIDE = re.compile(r"(?P<name>[a-z ]+)(?:\((?P<sizes>[\d,]+)\))?(?P<rest>.*)", re.DOTALL)
+_INSIDE = re.compile(r"(?P<name>[a-z]+)(?:\((?P<sizes>[\d,]+)\))?(?P<rest>.*)", re.DOTALL)
 _ANY_WIDTH = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
 
 _EXISTING = """
@@ -75,6 +75,11 @@ _TRIGGERS = """
 SELECT trigger_name AS name, event_object_schema AS "schema", event_object_table AS "table",
     event_manipulation AS event
 FROM information_schema.triggers WHERE event_manipulation IN ({events}) AND ({names}) ORDER BY 2, 3, 1
+"""
+_WITHOUT_TRANSACTIONS = """
+SELECT table_schema AS "schema", table_name AS "table", t.engine AS engine
+FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine
+WHERE e.transactions <> 'YES' AND ({names}) ORDER BY 1, 2
 """
 
 
@@ -155,14 +160,20 @@ class MysqlTarget(MysqlConnection, SqlTarget):
         return unfit_values(column)
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
-        """Return the triggers of tables, which cannot be switched off; see `SqlTarget`."""
+        """Return the triggers of tables, which cannot be switched off, and tables without transactions."""
         if not tables:
             return []
         events = "'INSERT', 'DELETE'" if deletes else "'INSERT'"
         query = _TRIGGERS.format(events=events, names=_among(tables, "event_object_schema", "event_object_table"))
-        return [
+        found = [
             f"Trigger {row['name']} of {TableName(row['schema'], row['table'])} acts on each {row['event']}."
             for row in self.rows(query, "looking for triggers")
+        ]
+        query = _WITHOUT_TRANSACTIONS.format(names=_among(tables, "table_schema", "table_name"))
+        return found + [
+            f"The rows of {TableName(row['schema'], row['table'])} have no transactions, so a load that fails would"
+            f" leave some: its engine is {row['engine']}. Alter it to InnoDB until the import ends."
+            for row in self.rows(query, "looking up engines")
         ]
 
     def _execute(self, sql: str, doing: str) -> None:
@@ -314,19 +325,13 @@ def _among(tables: Collection[TableName], schema: str, table: str) -> str:
 
 
 def _limit(found: str, wanted: str) -> int | None:
-    """Return None if a type holds another one's values; else the longest value that it holds, 0 for none."""
+    """Return None if a type holds another one's values; else the most characters that it holds, 0 for other types."""
     one, other = _INSIDE.fullmatch(found.lower()), _INSIDE.fullmatch(wanted.lower())
-    if found.lower() == wanted.lower() or one is None or other is None:
-        return None if found.lower() == wanted.lower() else 0
-    if one["name"] != other["name"] or one["rest"] != other["rest"]:
+    if found.lower() == wanted.lower():
+        return None
+    if one is None or other is None or (one["name"], one["rest"]) != (other["name"], other["rest"]):
         return 0
-    if one["name"].strip() in _ANY_WIDTH:
-        return None
     sizes, others = ([int(each) for each in (match["sizes"] or "0").split(",")] for match in (one, other))
-    if one["name"].startswith("decimal"):
-        if sizes[1:] != others[1:]:
-            return 0
-        return None if sizes[0] >= others[0] else sizes[0] - sum(sizes[1:])
-    if sizes[0] >= others[0]:
+    if one["name"] in _ANY_WIDTH or (sizes[0] >= others[0] and sizes[1:] == others[1:]):
         return None
-    return sizes[0] if one["name"] in ("varchar", "char", "varbinary", "binary", "bit") else 0
+    return sizes[0] if one["name"] in ("varchar", "char") else 0

@@ -75,30 +75,18 @@ def check_text(text: str, where: str, *, commas: bool = False) -> str:
 
 
 def check_type(text: str, where: str) -> str:
-    """Return the text of a type.
-
-    Raises:
-        DocumentError: It is no type.
-    """
-    if _TYPE.fullmatch(text) is None:
-        raise DocumentError(
-            f"The snapshot's documents are malformed: type {text[:200]!r} of column {where} is no type of MySQL."
-            " Restore without that table.",
-            field=where,
-        )
-    return text
+    """Return the text of a column's type; see `check_text` for its error."""
+    return _check_form(_TYPE, text, f"type {text[:200]!r} of column {where} is no type of MySQL")
 
 
 def check_collation(name: str, where: str) -> str:
-    """Return the name of a collation.
+    """Return the name of a collation; see `check_text` for its error."""
+    return _check_form(_COLLATION, name, f"collation {name[:200]!r} of {where} is no name of a collation")
 
-    Raises:
-        DocumentError: It is no name.
-    """
-    if _COLLATION.fullmatch(name) is None:
+
+def _check_form(form: re.Pattern[str], text: str, otherwise: str) -> str:
+    if form.fullmatch(text) is None:
         raise DocumentError(
-            f"The snapshot's documents are malformed: collation {name[:200]!r} of {where} is no name of a collation."
-            " Restore without it.",
-            field=where,
+            f"The snapshot's documents are malformed: {otherwise}. Restore without it.", text=text[:200]
         )
-    return name
+    return text

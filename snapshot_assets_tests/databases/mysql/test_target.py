@@ -162,9 +162,10 @@ def test_a_value_that_a_column_cannot_hold_undoes_the_load(
         ("varchar(40)", "varchar(20)", False, None),
         ("varchar(20)", "varchar(40)", True, 20),
         ("decimal(10,2)", "decimal(8,2)", False, None),
-        ("decimal(8,2)", "decimal(10,2)", True, 6),
+        ("decimal(8,2)", "decimal(10,2)", True, None),
         ("decimal(12,3)", "decimal(10,2)", True, None),
         ("datetime", "datetime(6)", True, None),
+        ("datetime(6)", "datetime", False, None),
         ("text", "longtext", True, None),
         ("enum('a')", "enum('a','b')", True, None),
     ],
@@ -187,6 +188,34 @@ def test_triggers_of_tables_are_reported(mariadb_server: MariadbServer, mariadb_
     with opened(mariadb_database) as target:
         assert target.acting([T], deletes=False) == ["Trigger g of shop.t acts on each INSERT."]
         assert target.acting([TableName("shop", "u")], deletes=True) == []
+
+
+def test_a_table_without_transactions_is_refused(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int) ENGINE=Aria", "CREATE TABLE u (id int)", database="shop")
+    with opened(mariadb_database) as target:
+        assert target.acting([T, TableName("shop", "u")], deletes=False) == [
+            "The rows of shop.t have no transactions, so a load that fails would leave some: its engine is Aria. Alter"
+            " it to InnoDB until the import ends."
+        ]
+
+
+def test_a_table_gets_an_engine_without_transactions_after_its_rows(
+    mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int) ENGINE=MyISAM DEFAULT CHARSET=latin1", database="shop")
+    definition = definition_of(
+        DatabaseSchema(database="mysql", tables=(table_of(mariadb_database),)),
+        DatabaseAddress("shop", mariadb_database),
+    )
+    mariadb_server.sql("DROP TABLE shop.t")
+    engine = "SELECT engine FROM information_schema.tables WHERE table_name = 't'"
+    with opened(mariadb_database) as target:
+        target.begin(record_of(T), "")
+        target.make(record_of(T), steps_of(definition.before))
+        assert mariadb_server.sql(engine) == "InnoDB"
+        [result] = target.make(record_of(T), steps_of(definition.after)).values()
+        assert (result.name, result.status) == ("engine of shop.t", "made")
+    assert mariadb_server.sql(engine) == "MyISAM"
 
 
 def test_a_chunk_of_rows_that_refer_to_each_other_is_replaced(

@@ -99,7 +99,8 @@ def test_any_values_are_read_exactly(mariadb_database: str, kind: str) -> None:
             connection.execute("DELETE FROM t", "preparing")
             connection.execute(f"INSERT INTO t VALUES {rows}", "preparing")
             read = values_of(mariadb_database, table_of(mariadb_database), order_by=("id",))["c"]
-            assert list(map(repr, read)) == list(map(repr, values))
+            utc = [value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value for value in read]
+            assert list(map(repr, utc)) == list(map(repr, values))
 
         check()
 
