@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
-from snapshot_assets.databases.mysql.texts import quoted, unquoted
+from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -220,7 +220,7 @@ class _Reader:
         for record in self._columns[name]:
             if record["column_name"] not in excluded:
                 with refusals.noting():
-                    columns.append(_column(name, record, selection))
+                    columns.append(_column(name, record, selection, mariadb=self._session.mariadb))
         return tuple(columns)
 
     def _table(self, name: TableName, selection: Selection, refusals: Refusals) -> Table:
@@ -343,11 +343,13 @@ class _Reader:
         )
 
 
-def _column(name: TableName, record: _Record, selection: Selection) -> Column:
+def _column(name: TableName, record: _Record, selection: Selection, *, mariadb: bool) -> Column:
     column, kind, extra = record["column_name"], ColumnType(record["column_type"]), record["extra"].upper()
     carried = kind.carry(selection.carriers.get((name, column)), column_text(ColumnPath(name, column)))
     generated = record["generation_expression"] or None
     default = record["column_default"]
+    if not mariadb and default is not None and "DEFAULT_GENERATED" not in extra and not default.startswith("b'"):
+        default = constant(default)  # MySQL shows the value, MariaDB its SQL
     return Column(
         name=column,
         type=kind.text,

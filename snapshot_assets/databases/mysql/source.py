@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from snapshot_assets.databases.mysql.introspect import extract_schema
 from snapshot_assets.databases.mysql.query import extract_query
@@ -26,19 +26,21 @@ from snapshot_assets.databases.protocol.source import (
     Scan,
     Selection,
     Verdict,
+    WindowRows,
 )
 from snapshot_assets.databases.selection.hidden import check_masks
 from snapshot_assets.databases.selection.selection import check_split, ranged_key
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import SnapshotError
-from snapshot_assets.format.relations import Column, DatabaseSchema, Table
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 _SIZES = """
-SELECT table_rows AS row_count, data_length AS bytes, engine FROM information_schema.tables
+SELECT table_rows AS row_count, data_length AS bytes, engine AS engine FROM information_schema.tables
 WHERE table_schema = %s AND table_name = %s
 """
 _SETS = 64  # sets of rows that one query counts
 _LEAST_ROW = 16
+_LEAST_TIME = timedelta(microseconds=1)
 
 
 class MysqlDatabase(Scanner):
@@ -48,6 +50,7 @@ class MysqlDatabase(Scanner):
 
     def __init__(self, address: DatabaseAddress) -> None:
         super().__init__(MysqlSession(address))
+        self._bounds: dict[tuple[TableName, str], tuple[datetime, datetime] | None] = {}
 
     def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selection; see `Database`."""
@@ -87,10 +90,22 @@ class MysqlDatabase(Scanner):
         query = f"SELECT * FROM {self.from_item(scan.table)} WHERE {self.where(scan)}"
         plan = self.session.rows(f"EXPLAIN {query}", f"estimating {scan.table.table_name}")
         rows = max((float(step["rows"] or 0) for step in plan), default=0.0)
+        if isinstance(scan.rows, WindowRows) and plan[0]["type"] == "ALL":
+            rows *= self._share(scan.table, scan.rows)
         sizes = self.session.rows(_SIZES, f"estimating {scan.table.table_name}", tuple(scan.table.table_name))
         known, size = (int(sizes[0][name] or 0) for name in ("row_count", "bytes")) if sizes else (0, 0)
         least = _LEAST_ROW * len(scan.table.columns)
         return round(rows * (size / known if known else least))
+
+    def _share(self, table: Table, rows: WindowRows) -> float:
+        """Return which part of a table's time a window has; no index tells how many rows that is."""
+        key = (table.table_name, rows.zone)
+        if key not in self._bounds:
+            self._bounds[key] = self.time_bounds((table,), rows.zone)
+        if (bounds := self._bounds[key]) is None:
+            return 0.0
+        overlap = min(rows.end, bounds[1] + _LEAST_TIME) - max(rows.start, bounds[0])
+        return max(overlap / (bounds[1] + _LEAST_TIME - bounds[0]), 0.0)
 
     def count_rows(self, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool) -> list[list[int] | None]:
         """Count rows without secondary indexes; see `Database.count_rows`."""

@@ -45,6 +45,19 @@ def test_ranges_of_the_key_have_as_many_rows_each(mariadb_server: MariadbServer,
         assert database.quantiles(Scan(table, AllRows()), "id", 2).values == ("1", str(501**2))
 
 
+@pytest.mark.parametrize("key", ["", ", ADD KEY (at)"])
+def test_a_window_is_estimated_with_and_without_an_index(
+    mariadb_server: MariadbServer, mariadb_database: str, key: str
+) -> None:
+    mariadb_server.sql(NUMBERS, f"ALTER TABLE t FORCE{key}", "ANALYZE TABLE t", database="shop")
+    with opened(mariadb_database) as database:
+        table = database.extract(Selection()).table(SHOP)
+        whole = database.estimate(Scan(table, AllRows()))
+        tenth = WindowRows(utc(2024, 1, 1, 0, 1), utc(2024, 1, 1, 1, 41))
+        assert whole / 15 < database.estimate(Scan(table, tenth)) < whole / 7
+        assert database.estimate(Scan(table, WindowRows(utc(2025, 1, 1), utc(2026, 1, 1)))) < whole / 100
+
+
 def test_rows_are_sorted_by_the_bytes_of_their_texts(mariadb_server: MariadbServer, mariadb_database: str) -> None:
     mariadb_server.sql("CREATE TABLE t (c varchar(9) COLLATE utf8mb4_general_ci)", database="shop")
     mariadb_server.sql("INSERT INTO t VALUES ('b'), ('B'), ('a'), ('ä'), (''), (' '), ('a '), (NULL)", database="shop")
