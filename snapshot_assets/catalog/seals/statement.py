@@ -18,7 +18,7 @@ from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
-from snapshot_assets.format.layout import SIGNATURE, seal_path
+from snapshot_assets.format.layout import COMPARISONS, SEALS, SIGNATURE, VERIFICATIONS, seal_path
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 
@@ -35,8 +35,8 @@ _BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
 """Members that have a value for each version."""
 _MAX_SIGNATURE = 64 * 1024
 """Bytes; ssh-keygen takes minutes for a large one."""
-_TIMES = ("sealed_at", "verified_at", "compared_at")
-"""When what is signed was written: a member of statements, and of records."""
+_TIMES = {SEALS: "sealed_at", VERIFICATIONS: "verified_at", COMPARISONS: "compared_at"}
+"""When what is signed was written, by its folder: none of them signs a document of another kind."""
 
 
 def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any]:
@@ -98,21 +98,22 @@ def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing 
     if not is_there(store, path):  # it takes all statistics to make
         with suppress(ObjectExistsError):
             store.create(path, data())
-    return signing is not None and signing.key is not None and sign_object(store, signing, path, data)
+    return signing is not None and signing.key is not None and sign_object(store, signing, path, lambda _: data())
 
 
-def sign_object(store: ObjectStore, signing: Signing, path: str, expected: Callable[[], bytes] | None = None) -> bool:
+def sign_object(store: ObjectStore, signing: Signing, path: str, expected: Callable[[bytes], bytes]) -> bool:
     """Sign an object, unless it has a signature that counts, or is genuine if nothing tells which count.
 
-    Others may have written it: with `expected`, nothing else is signed. Returns whether it was unsigned.
+    Others may have written it: `expected` returns what is signed in its place, or refuses it. Returns whether it was
+    unsigned.
     """
     with suppress(SignatureError):
         if read_signed(store, path, signing):
             return False
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
-    if expected is not None and data != expected():
-        store.put(path, data := expected())
-    store.put(path + SIGNATURE, sign(signing, data, _time_of(path, data)[1]))
+    if data != (own := expected(data)):
+        store.put(path, own)
+    store.put(path + SIGNATURE, sign(signing, own, _time_of(path, own)[1]))
     return True
 
 
@@ -136,6 +137,6 @@ def _time_of(path: str, data: bytes) -> tuple[dict[str, Any], datetime]:
     """Return a document that is signed, and when it was written."""
     try:
         document = parse_json(data, path)
-        return document, next(parse_time(document[name]) for name in _TIMES if name in document)
-    except (DamageError, PlanError, StopIteration, TypeError) as error:
+        return document, parse_time(next(document[name] for folder, name in _TIMES.items() if path.startswith(folder)))
+    except (DamageError, PlanError, KeyError, TypeError) as error:
         raise SignatureError(f"{path} is no statement or record, or was altered: {error}", object=path) from None

@@ -526,6 +526,38 @@ def test_all_versions_and_records_are_signed(sealed: Writer, signing: Signing) -
     assert (fault.kind, fault.object) == (FaultKind.SIGNATURE, f"{record}.sig")
 
 
+def test_nothing_but_a_record_is_signed_at_its_path(
+    sealed: Writer, signing: Signing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else its signature would count for a forged statement, which it is moved to."""
+    record_verification(sealed.store, verify(sealed.store), datetime.now(UTC))
+    [record] = [info.path for info in sealed.store.list("verification/")]
+    statement, true = json.loads(sealed.store.get(SEAL)), json.loads(sealed.store.get(record))
+    for forged, message in (
+        (statement, "has no valid uri and scope and depth"),
+        (statement | true, "has checksum and exported_at and "),
+        (true | {"sealed_at": "2025-01-01T00:00:00Z"}, "has sealed_at, which no record of a verification has"),
+        (true | {"depth": "quick"}, "has no valid depth and scope"),
+        (true | {"verified_at": "soon"}, "is invalid: 'soon'"),
+    ):
+        sealed.store.put(record, pretty_json(forged))
+        caplog.clear()
+        assert sign_location(sealed.store, signing, records=True) == [SIGNATURE] * (forged is statement)
+        assert f"{record} is not signed: {record} {message}" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["verification", "comparison"])
+def test_a_signed_record_is_no_statement_and_a_signed_statement_no_record(
+    signed: Writer, signing: Signing, kind: str
+) -> None:
+    names = {"verification": "20250101T000000Z-full-all-01234567", "comparison": "20250101T000000Z-all-01234567"}
+    record = f"{kind}/{names[kind]}.json"
+    for path in (SEAL, SIGNATURE):
+        signed.store.put(record + path.removeprefix(SEAL), signed.store.get(path))
+    [fault] = verify(signed.store, signing=signing).faults
+    assert f"{record} is no statement or record, or was altered" in fault.message
+
+
 def test_a_new_key_signs_again_what_a_revoked_one_signed(signed: Writer, signing: Signing, tmp_path: Path) -> None:
     bob = make_key(tmp_path / "keys", "bob")
     listed = allow(tmp_path, Path(str(signing.key)), bob)
