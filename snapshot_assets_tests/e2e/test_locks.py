@@ -142,7 +142,7 @@ def test_a_forged_record_does_not_keep_objects_from_being_locked(location: Locat
         assert location.on("status", "--json").json["locks"]["extended_at"] is None
 
 
-def test_an_export_into_a_hidden_location_is_refused_and_one_into_a_deleted_location_is_not(
+def test_an_export_into_a_location_whose_log_was_hidden_or_deleted_is_refused(
     snapshots: Snapshots, lockable: LockedBucket, source: str, tmp_path: Path
 ) -> None:
     location = Location(snapshots, lockable, tmp_path, locking=False)
@@ -151,13 +151,14 @@ def test_an_export_into_a_hidden_location_is_refused_and_one_into_a_deleted_loca
     for info in list(store.list()):
         store.delete(info.path)
     refused = location.call(*create, status=3).err
-    assert f"{location.uri} has no log: " in refused
+    assert f"{location.uri} has no log, but versions of one: " in refused
     assert "`snapshots --config" in refused
-    assert f" catalog recover --before {datetime.now(UTC):%Y-%m-%d}" in refused
+    [before] = re.findall(r" catalog recover --before ([^ ]+) --snapshot", refused)
     assert list(store.list()) == []
-    location.on("catalog", "recover", "--before", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "--yes")
+    location.on("catalog", "recover", "--before", before, "--yes")
+    location.on("export", "verify")
     location.on("export", "delete", "--yes")
-    location.call(*create)
+    assert "it was deleted or hidden" in location.call(*create, status=3).err
 
 
 def test_status_asks_the_store_and_believes_no_record(
