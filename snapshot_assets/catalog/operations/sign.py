@@ -14,7 +14,8 @@ from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.seals.ssh import Signing
-from snapshot_assets.catalog.seals.statement import sign_object, sign_seal
+from snapshot_assets.catalog.seals.statement import refuse_altered, sign_object, sign_seal
+from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.verify.comparisons import COMPARISON_RECORDS, UNFINISHED
 from snapshot_assets.catalog.verify.record_kind import RecordKind
 from snapshot_assets.catalog.verify.records import VERIFICATION_RECORDS
@@ -31,7 +32,7 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
 
     Raises:
         VersionNotFoundError: Nothing is sealed.
-        DamageError: The log has a fault, or contradicts a seal.
+        DamageError: The log has a fault, or contradicts a seal, or what was signed before.
         PlanError, SigningError: See `seals.ssh.sign`.
     """
     refuse_replica(store)
@@ -40,7 +41,8 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
     head = Catalog(store, scan.state).require_snapshot()
     if not head.seals:
         raise VersionNotFoundError(f"Nothing is sealed at {store.uri}; export what is missing, which seals it.")
-    signed = []
+    refuse_altered(store, head, signing)
+    head.files, signed = FileSet(head.files.merged()), []  # whose digests are computed once
     for sealed in head.readable() if all_seals else head.readable()[-1:]:
         if (found := checksum_of(head.at(sealed.revision))) != sealed.seal.checksum:
             path, own = seal_path(sealed.revision), sealed.seal.checksum
@@ -52,7 +54,7 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
     for path, kind in product(paths, _RECORDS):
         is_record = kind.kind_of(path) not in (None, (UNFINISHED,))
         try:
-            if is_record and sign_object(store, signing, path, partial(kind.check, path)):
+            if is_record and sign_object(store, signing, path, partial(kind.check, path), {}):
                 signed.append(path)
         except FAULTS as error:
             _LOG.warning("%s is not signed: %s", path, error)

@@ -6,7 +6,7 @@ It is a pure function of the log, and written beside every seal, so that somebod
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -16,9 +16,16 @@ from snapshot_assets.catalog.log.store import is_there, read_entry
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
+from snapshot_assets.errors import (
+    DamageError,
+    LimitExceededError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PlanError,
+    SignatureError,
+)
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
-from snapshot_assets.format.layout import COMPARISONS, SEALS, SIGNATURE, VERIFICATIONS, seal_path
+from snapshot_assets.format.layout import COMPARISONS, SEALS, SIGNATURE, VERIFICATIONS, seal_path, sealed_revision
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 
@@ -29,8 +36,6 @@ _CONTRADICTIONS = {
 }
 _CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "manifest", "versions", "files")
 """Members that the log gives without the seal's transaction."""
-_LATER = ("manifest", "files")
-"""Members that statements of older builds lack."""
 _BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
 """Members that have a value for each version."""
 _MAX_SIGNATURE = 64 * 1024
@@ -39,8 +44,11 @@ _TIMES = {SEALS: "sealed_at", VERIFICATIONS: "verified_at", COMPARISONS: "compar
 """When what is signed was written, by its folder: none of them signs a document of another kind."""
 
 
-def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any]:
-    """Return what the log gives about a sealed revision; `transaction` is null if that was pruned."""
+def _statement(store: ObjectStore, state: State, revision: int, *, files: bool = True) -> dict[str, Any]:
+    """Return what the log gives about a sealed revision; `transaction` is null if that was pruned.
+
+    Without `files`, no statistics are read.
+    """
     seals = {each.revision: each for each in state.readable() if each.revision <= revision}
     sealed, transaction = seals[revision], state.sha256 if state.revision == revision else None
     with suppress(ObjectNotFoundError, DamageError):  # damage is reported as that of the log
@@ -59,28 +67,27 @@ def _statement(store: ObjectStore, state: State, revision: int) -> dict[str, Any
         "sealed_by": next(each.writer_id for each in state.events if each.revision == revision),
         "manifest": hashlib.sha256(pretty_json(manifest_of(state.at(revision)))).hexdigest(),
         "versions": {str(number): each.seal.checksum for number, each in seals.items()},
-        "files": {str(number): digest for number, digest in state.files.merged().digests(seals).items()},
-    }
+    } | ({"files": {str(each): of for each, of in state.files.merged().digests(seals).items()}} if files else {})
 
 
-def compare_statement(store: ObjectStore, state: State, revision: int, found: dict[str, Any]) -> None:
-    """Compare a statement with the log. It may have versions that have expired since.
+def compare_statement(
+    store: ObjectStore, state: State, revision: int, found: dict[str, Any], *, files: bool = True
+) -> None:
+    """Compare a statement with the log. It may have versions that have expired since; `files` as for a statement.
 
     Raises:
         SignatureError: It is of another location, of another log, or of another seal.
     """
     path = seal_path(revision)
     try:
-        expected = _statement(store, state, revision)
+        expected = _statement(store, state, revision, files=files)
     except (DamageError, ObjectNotFoundError) as error:  # statistics are read late
         raise SignatureError(f"{path} cannot be compared with the log: {error}", object=path) from None
     if None in (found.get("transaction"), expected["transaction"]):  # pruned, or lost before a rebuild
-        expected = {name: expected[name] for name in _CONTENT}
+        expected = {name: own for name, own in expected.items() if name in _CONTENT}
     pairs: dict[str, tuple[object, object]] = {}
     for name, own in expected.items():
         stated = found.get(name)
-        if name in _LATER and stated is None:  # of a build that did not know it
-            continue
         if name in _BY_VERSION:
             listed = stated if isinstance(stated, dict) else {}
             pairs |= {f"the {_BY_VERSION[name]} of revision {each}": (listed.get(each), own[each]) for each in own}
@@ -92,25 +99,65 @@ def compare_statement(store: ObjectStore, state: State, revision: int, found: di
             raise SignatureError(f"{path} states {name} {stated}; the log has {own}: {why}.", object=path)
 
 
+def statements_that_count(
+    store: ObjectStore, state: State, signing: Signing, after: int = 0
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the location's own statements after a revision whose signatures count, the newest first."""
+    signed = {sealed_revision(each.path) or 0 for each in store.list(SEALS) if each.path.endswith(SIGNATURE)}
+    for revision in sorted((each for each in signed if each > after), reverse=True):
+        with suppress(SignatureError):
+            found = read_signed(store, seal_path(revision), signing)
+            if found and (found[0].get("location_id"), found[0].get("revision")) == (state.location_id, revision):
+                yield revision, found[0]
+
+
+def refuse_altered(store: ObjectStore, state: State, signing: Signing) -> None:
+    """Compare a log with what was last signed of it, before more is signed; without a list of signers, nothing counts.
+
+    Raises:
+        SignatureError: They contradict each other.
+    """
+    readable = {each.revision for each in state.readable()} if signing.allowed_signers is not None else set()
+    for revision, statement in statements_that_count(store, state, signing) if readable else ():
+        if revision in readable:
+            try:
+                compare_statement(store, state, revision, statement)
+            except SignatureError as error:
+                path = seal_path(revision)
+                raise SignatureError(
+                    f"{error} Nothing more of {store.uri} is signed. If you rebuilt its log, and have verified it in "
+                    f"full, delete {path}{SIGNATURE}; then `snapshots sign` signs what the log has.",
+                    object=path,
+                ) from None
+            return
+
+
 def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None) -> bool:
     """Write the statement about a sealed revision and, with a key, its signature; return whether it was unsigned."""
     path, data = seal_path(revision), cache(lambda: pretty_json(_statement(store, state, revision)))
+    checksum = next(each.seal.checksum for each in state.readable() if each.revision == revision)
+    own = {"location_id": state.location_id, "revision": revision, "checksum": checksum}
     if not is_there(store, path):  # it takes all statistics to make
         with suppress(ObjectExistsError):
             store.create(path, data())
-    return signing is not None and signing.key is not None and sign_object(store, signing, path, lambda _: data())
+    return signing is not None and signing.key is not None and sign_object(store, signing, path, lambda _: data(), own)
 
 
-def sign_object(store: ObjectStore, signing: Signing, path: str, expected: Callable[[bytes], bytes]) -> bool:
+def sign_object(
+    store: ObjectStore, signing: Signing, path: str, expected: Callable[[bytes], bytes], members: Mapping[str, object]
+) -> bool:
     """Sign an object, unless it has a signature that counts, or is genuine if nothing tells which count.
 
-    Others may have written it: `expected` returns what is signed in its place, or refuses it. Returns whether it was
-    unsigned.
+    Others may have written it: `expected` returns what is signed in its place, or refuses it, and a signature of a
+    document without these members is replaced. Returns whether it was unsigned.
     """
     with suppress(SignatureError):
-        if read_signed(store, path, signing):
+        found = read_signed(store, path, signing)
+        if found and members.items() <= found[0].items():
             return False
-    data = store.get(path, limit=MAX_DOCUMENT_BYTES)
+    data = b""
+    with suppress(LimitExceededError):
+        data = store.get(path, limit=MAX_DOCUMENT_BYTES)
     if data != (own := expected(data)):
         store.put(path, own)
     store.put(path + SIGNATURE, sign(signing, own, _time_of(path, own)[1]))
