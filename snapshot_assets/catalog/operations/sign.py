@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from functools import partial
-from itertools import product
-from typing import Any
-
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.manifest import checksum_of
@@ -16,15 +10,9 @@ from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.catalog.seals.statement import refuse_altered, sign_object, sign_seal
 from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.verify.comparisons import COMPARISON_RECORDS, UNFINISHED
-from snapshot_assets.catalog.verify.record_kind import RecordKind
-from snapshot_assets.catalog.verify.records import VERIFICATION_RECORDS
 from snapshot_assets.errors import SignatureError, VersionNotFoundError
-from snapshot_assets.format.layout import SIGNATURE, seal_path
+from snapshot_assets.format.layout import SIGNATURE, comparison_of, seal_path, verification_of
 from snapshot_assets.storage.base import ObjectStore
-
-_LOG = logging.getLogger(__name__)
-_RECORDS: tuple[RecordKind[Any], ...] = (VERIFICATION_RECORDS, COMPARISON_RECORDS)
 
 
 def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = False, records: bool = False) -> list[str]:
@@ -50,12 +38,8 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
             raise SignatureError(message, object=path)
         if sign_seal(store, head, sealed.revision, signing):
             signed.append(seal_path(sealed.revision))
-    paths = sorted(info.path for info in store.list()) if records else ()
-    for path, kind in product(paths, _RECORDS):
-        is_record = kind.kind_of(path) not in (None, (UNFINISHED,))
-        try:
-            if is_record and sign_object(store, signing, path, partial(kind.check, path), {}):
-                signed.append(path)
-        except FAULTS as error:
-            _LOG.warning("%s is not signed: %s", path, error)
+    for path in sorted(info.path for info in store.list()) if records else ():
+        finished = verification_of(path) or comparison_of(path) not in (None, ("unfinished",))
+        if finished and sign_object(store, signing, path):
+            signed.append(path)
     return [path + SIGNATURE for path in signed]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
+from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from snapshot_assets.catalog.log.store import is_there, read_entry
@@ -34,6 +36,10 @@ _CONTRADICTIONS = {
     "revision": "it is of another seal",
     "transaction": "the log was replaced after that seal",
 }
+_ALTERED = (
+    "the snapshot was altered or replaced after that seal. If a rebuild of yours did that, delete {}, and `snapshots "
+    "sign` signs what the log has"
+)
 _CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "manifest", "versions", "files")
 """Members that the log gives without the seal's transaction."""
 _BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
@@ -41,7 +47,7 @@ _BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
 _MAX_SIGNATURE = 64 * 1024
 """Bytes; ssh-keygen takes minutes for a large one."""
 _TIMES = {SEALS: "sealed_at", VERIFICATIONS: "verified_at", COMPARISONS: "compared_at"}
-"""When what is signed was written, by its folder: none of them signs a document of another kind."""
+"""When what is signed was written: the member by which a folder's documents are told from those of the others."""
 
 
 def _statement(store: ObjectStore, state: State, revision: int, *, files: bool = True) -> dict[str, Any]:
@@ -95,7 +101,7 @@ def compare_statement(
             pairs[name] = stated, own
     for name, (stated, own) in pairs.items():
         if stated != own:
-            why = _CONTRADICTIONS.get(name, "the snapshot was altered or replaced after that seal")
+            why = _CONTRADICTIONS.get(name, _ALTERED.format(path + SIGNATURE))
             raise SignatureError(f"{path} states {name} {stated}; the log has {own}: {why}.", object=path)
 
 
@@ -117,19 +123,10 @@ def refuse_altered(store: ObjectStore, state: State, signing: Signing) -> None:
     Raises:
         SignatureError: They contradict each other.
     """
-    readable = {each.revision for each in state.readable()} if signing.allowed_signers is not None else set()
-    for revision, statement in statements_that_count(store, state, signing) if readable else ():
-        if revision in readable:
-            try:
-                compare_statement(store, state, revision, statement)
-            except SignatureError as error:
-                path = seal_path(revision)
-                raise SignatureError(
-                    f"{error} Nothing more of {store.uri} is signed. If you rebuilt its log, and have verified it in "
-                    f"full, delete {path}{SIGNATURE}; then `snapshots sign` signs what the log has.",
-                    object=path,
-                ) from None
-            return
+    readable = {each.revision for each in state.readable()} if signing.allowed_signers is not None else ()
+    signed = statements_that_count(store, state, signing) if readable else ()
+    for revision, statement in islice((each for each in signed if each[0] in readable), 1):
+        compare_statement(store, state, revision, statement)
 
 
 def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None) -> bool:
@@ -140,16 +137,20 @@ def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing 
     if not is_there(store, path):  # it takes all statistics to make
         with suppress(ObjectExistsError):
             store.create(path, data())
-    return signing is not None and signing.key is not None and sign_object(store, signing, path, lambda _: data(), own)
+    return signing is not None and signing.key is not None and sign_object(store, signing, path, data, own)
 
 
 def sign_object(
-    store: ObjectStore, signing: Signing, path: str, expected: Callable[[bytes], bytes], members: Mapping[str, object]
+    store: ObjectStore,
+    signing: Signing,
+    path: str,
+    expected: Callable[[], bytes] | None = None,
+    members: Mapping[str, object] = MappingProxyType({}),
 ) -> bool:
     """Sign an object, unless it has a signature that counts, or is genuine if nothing tells which count.
 
-    Others may have written it: `expected` returns what is signed in its place, or refuses it, and a signature of a
-    document without these members is replaced. Returns whether it was unsigned.
+    Others may have written it: with `expected`, nothing else is signed, and a signature of a document without these
+    members is replaced. Returns whether it was unsigned.
     """
     with suppress(SignatureError):
         found = read_signed(store, path, signing)
@@ -158,9 +159,9 @@ def sign_object(
     data = b""
     with suppress(LimitExceededError):
         data = store.get(path, limit=MAX_DOCUMENT_BYTES)
-    if data != (own := expected(data)):
-        store.put(path, own)
-    store.put(path + SIGNATURE, sign(signing, own, _time_of(path, own)[1]))
+    if expected is not None and data != expected():
+        store.put(path, data := expected())
+    store.put(path + SIGNATURE, sign(signing, data, _time_of(path, data)[1]))
     return True
 
 
@@ -184,6 +185,9 @@ def _time_of(path: str, data: bytes) -> tuple[dict[str, Any], datetime]:
     """Return a document that is signed, and when it was written."""
     try:
         document = parse_json(data, path)
-        return document, parse_time(next(document[name] for folder, name in _TIMES.items() if path.startswith(folder)))
-    except (DamageError, PlanError, KeyError, TypeError) as error:
+        [(folder, at)] = [(folder, document[name]) for folder, name in _TIMES.items() if name in document]
+        if not path.startswith(folder):
+            raise ValueError(f"its folder is not {folder}")
+        return document, parse_time(at)
+    except (DamageError, PlanError, ValueError, TypeError) as error:
         raise SignatureError(f"{path} is no statement or record, or was altered: {error}", object=path) from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.pins import PinAction, held_tags
-from snapshot_assets.catalog.state.state import BaseState, ChunkState, SealState
+from snapshot_assets.catalog.state.state import BaseState, ChunkState, Schemas, SealState
 from snapshot_assets.errors import (
     BrokenLinkError,
     DocumentError,
@@ -257,7 +257,7 @@ class State(BaseState):
     def _start(self, snapshot_id: str, header: act.Header) -> None:
         self.expiries_dropped_until = self.expiries_kept_since
         self.snapshot_id, self.header = snapshot_id, header
-        self.schemas, self.chunks, self.in_progress = {}, {}, {}
+        self.schemas, self.chunks, self.in_progress = Schemas(), {}, {}
 
     def at(self, revision: int) -> State:
         """Return the state at a retained revision."""

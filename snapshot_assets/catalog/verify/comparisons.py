@@ -78,11 +78,11 @@ def record_comparison(
         compared: The names of all compared parts.
         path: Where an unfinished one has its record, which that of the finished one replaces; "" if it has none.
     """
-    with COMPARISON_RECORDS.warning(store):
+    with _RECORDS.warning(store):
         if record.scope == "part":
             _record_part(store, state, record, compared)
         else:
-            COMPARISON_RECORDS.write(store, path if record.scope == UNFINISHED else _new_path(record), state, record)
+            _RECORDS.write(store, path if record.scope == UNFINISHED else _new_path(record), state, record)
     if path and record.scope != UNFINISHED:
         with suppress(StorageError):  # what stays is garbage
             store.delete(path)
@@ -99,7 +99,7 @@ def _record_part(store: ObjectStore, state: State, record: ComparisonRecord, com
         known = known_differences(current_comparisons(store, state, infos))
         different = {name for name in known if name not in compared}.union(record.different_parts)
         own.add(path := _new_path(record))
-        COMPARISON_RECORDS.write(store, path, state, replace(record, different_parts=tuple(sorted(different))))
+        _RECORDS.write(store, path, state, replace(record, different_parts=tuple(sorted(different))))
 
 
 def _new_path(record: ComparisonRecord) -> str:
@@ -113,7 +113,7 @@ def superseded_comparisons(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
     """
     records = list(infos)
     unfinished = {info.path: info.modified for info in records if comparison_of(info.path) == (UNFINISHED,)}
-    return COMPARISON_RECORDS.superseded(records) | unfinished
+    return _RECORDS.superseded(records) | unfinished
 
 
 def current_comparisons(store: ObjectStore, state: State, infos: Iterable[ObjectInfo]) -> list[ComparisonRecord]:
@@ -122,7 +122,7 @@ def current_comparisons(store: ObjectStore, state: State, infos: Iterable[Object
     These are the last one of everything, and the last one of a part if it is later. `infos` are the location's objects;
     others than records are ignored.
     """
-    found = COMPARISON_RECORDS.current(store, state.location_id, _finished(infos)).values()
+    found = _RECORDS.current(store, state.location_id, _finished(infos)).values()
     return [record for record in found if record.snapshot_id == state.snapshot_id]
 
 
@@ -142,7 +142,7 @@ def unfinished_comparison(
     """Return the last unfinished comparison of a revision and a choice with its path, if it was recorded since then."""
     infos = [info for info in store.list(COMPARISONS) if info.modified >= since]
     wanted = (UNFINISHED, chosen, state.snapshot_id, state.revision)
-    records = COMPARISON_RECORDS.current(store, state.location_id, infos).items()
+    records = _RECORDS.current(store, state.location_id, infos).items()
     found = [
         each for each in records if (each[1].scope, each[1].chosen, each[1].snapshot_id, each[1].revision) == wanted
     ]
@@ -158,4 +158,4 @@ def _covers(later: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
     return later == ("all",) or later == earlier == ("part",)
 
 
-COMPARISON_RECORDS = RecordKind("comparison", ComparisonRecord, ("scope",), comparison_of, _covers)
+_RECORDS = RecordKind("comparison", ComparisonRecord, ("scope",), comparison_of, _covers)

@@ -114,22 +114,10 @@ class RecordKind(Generic[_Record]):
             return None
         return record if (document["location_id"], document["uri"]) == (location_id, store.uri) else None
 
-    def check(self, path: str, data: bytes) -> bytes:
-        """Return the bytes of a record; refuse one that is invalid, or has members of another document."""
-        document = parse_json(data, path)
-        try:
-            self._parse(document, path)
-        except PlanError as error:  # of a time
-            raise DocumentError(f"{path} is invalid: {error}", object=path) from None
-        if other := document.keys() - {"version", *_PLACE, *get_type_hints(self.record)}:
-            names = " and ".join(sorted(other))
-            raise DocumentError(f"{path} has {names}, which no record of a {self.thing} has.", object=path)
-        return data
-
     def _parse(self, document: dict[str, Any], path: str) -> _Record:
         """Return a record; refuse one with missing or wrong members."""
         members = get_type_hints(self.record)
-        expected = {**_PLACE, **members}
+        expected = {"location_id": str, "uri": str, "snapshot_id": str, "revision": int, **members}
         wrong = [name for name, kind in expected.items() if not _is(document.get(name), _IN_JSON.get(kind, kind))]
         if not wrong and tuple(document[name] for name in self.named) != self.kind_of(path):
             wrong = [*self.named]
@@ -140,7 +128,6 @@ class RecordKind(Generic[_Record]):
         return self.record(**{name: facts[name] for name in members} | times)
 
 
-_PLACE = {"location_id": str, "uri": str, "snapshot_id": str, "revision": int}
 _IN_JSON: dict[Any, type] = {datetime: str, tuple[str, ...]: list, Mapping[str, str]: dict}
 
 

@@ -53,13 +53,13 @@ def record_verification(store: ObjectStore, report: Report, now: datetime) -> No
     damaged = tuple(sorted(damage))
     counts = (report.files, report.hashed, report.bytes)
     record = Verification(report.revision, report.scope, report.depth, now, writer_name(), *counts, damaged)
-    with VERIFICATION_RECORDS.warning(store):
-        VERIFICATION_RECORDS.write(store, path, report, record)
+    with _RECORDS.warning(store):
+        _RECORDS.write(store, path, report, record)
 
 
 def superseded(infos: Iterable[ObjectInfo]) -> dict[str, datetime]:
     """Return the records that a later one covers, with the time since when: one of at least that depth and scope."""
-    return VERIFICATION_RECORDS.superseded(infos)
+    return _RECORDS.superseded(infos)
 
 
 def _covers(later: tuple[str, ...], earlier: tuple[str, ...], least: str = "full") -> bool:
@@ -75,10 +75,10 @@ def current_verifications(store: ObjectStore, location_id: str, infos: Iterable[
     Records of other places do not count: a copy of a location was not verified with its original. `infos` are the
     location's objects; others than records are ignored.
     """
-    return [*VERIFICATION_RECORDS.current(store, location_id, infos).values()]
+    return [*_RECORDS.current(store, location_id, infos).values()]
 
 
-VERIFICATION_RECORDS = RecordKind("verification", Verification, ("depth", "scope"), verification_of, _covers)
+_RECORDS = RecordKind("verification", Verification, ("depth", "scope"), verification_of, _covers)
 
 
 def known_damage(verifications: Sequence[Verification]) -> set[str]:
