@@ -165,8 +165,7 @@ class Catalog:
             sign(signing, b"a probe\n", clock())
         store = writable(store, single_writer=single_writer, clock=clock)
         state = newest_state(store)
-        if signing is not None and signing.key is not None:
-            refuse_altered(store, state, signing)
+        refuse_altered(store, state, signing)
         return cls(store, state, clock=clock, signing=signing)
 
     def refresh(self) -> State:
@@ -268,10 +267,7 @@ class Catalog:
                 _LOG.warning("The state of %s is read again for its statistics: %s", self.store.uri, error)
                 state = read_state(self.store, through=self.state.revision, statistics=True)
                 if not same_states(state, self.state, statistics=False):
-                    raise ForkError(
-                        f"The log of {self.store.uri} gives another state of revision {state.revision} now, or has "
-                        "pruned it; verify it, and run again."
-                    ) from error
+                    raise ForkError(f"The log has another revision {state.revision} now; verify it.") from error
                 self.state = state
                 return use(state)
 

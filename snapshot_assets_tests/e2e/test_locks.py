@@ -17,6 +17,7 @@ from snapshot_assets.catalog.operations import locks
 from snapshot_assets.catalog.operations.locks import execute_extension, plan_extension
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.format.layout import LOCKS
+from snapshot_assets.storage.base import ObjectInfo
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import ObjectLock, StoreOptions, open_store
 from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots
@@ -181,10 +182,33 @@ def test_status_asks_the_store_and_believes_no_record(
     assert location.on("status").out.startswith("OK")
 
 
-def test_status_says_that_locks_are_unknown_where_it_may_not_ask(location: Location) -> None:
+def test_status_finds_what_a_writer_without_the_option_wrote_last(
+    snapshots: Snapshots, lockable: LockedBucket, source: str, tmp_path: Path
+) -> None:
+    if lockable.is_moto:
+        pytest.skip("moto does not answer whether an object is locked")
+    location = Location(snapshots, lockable, tmp_path)
+    location.export(source)
+    assert location.on("status").out.startswith("OK")
+    location.configure(locking=False)
+    location.on("tag", "create", "one")
+    location.configure()
+    assert location.on("status", status=3).out.startswith("UNLOCKED")
+
+
+def test_status_passes_over_what_was_collected_meanwhile(location: Location) -> None:
+    head = Catalog.open(store := location.bucket.store(lock=THIRTY_DAYS)).state
+    gone = ObjectInfo("data/1/chunk-01234567.json", 1, datetime.now(UTC) - DAY)
+    found = locks.known_locks(store, head, [*store.list(), gone])
+    assert found is not None
+    assert (found.object, found.earliest_end) == (gone.path, gone.modified + 3 * DAY)
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_status_says_that_locks_are_unknown_where_it_may_not_ask(location: Location, status: int) -> None:
     with proxy_of(location.bucket.options) as proxy:
-        proxy.strike(Fault(r"HEAD .*/(data/|schema/|transactions/0*1\.)", 403, times=1000))
         location.configure(proxy.options)
+        proxy.strike(Fault(r"HEAD .*/(data/|schema/|transactions/0*1\.)", status, times=1000))
         assert location.on("status", "--json").json["locks"]["earliest_end"] is None
         assert "locked:         unknown; grant the right s3:GetObjectRetention" in location.on("status").out
         assert "lock_end" not in location.on("status", "--format", "openmetrics").out

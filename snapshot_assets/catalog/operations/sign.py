@@ -40,6 +40,6 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
             signed.append(seal_path(sealed.revision))
     for path in sorted(info.path for info in store.list()) if records else ():
         finished = verification_of(path) or comparison_of(path) not in (None, ("unfinished",))
-        if finished and sign_object(store, signing, path):
+        if finished and sign_object(store, signing, path, {}, None):
             signed.append(path)
     return [path + SIGNATURE for path in signed]

@@ -44,6 +44,7 @@ from snapshot_assets.format.layout import (
     is_probe,
     is_receipt,
     log_revision,
+    sealed_revision,
 )
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
@@ -172,8 +173,9 @@ def _with_later(plan: Recovery, names: Names, scan: LogScan, chosen: Set[str]) -
     lost = tuple(sorted(revision for revision in revisions if plan.revision < revision <= end))
 
     def contradicts(path: str) -> bool:
-        revision, is_later = log_revision(path), names[path][-1].modified >= plan.before
-        is_below = 0 < revision <= plan.revision and path not in chosen  # of a rebuild since
+        revision = max(log_revision(path), sealed_revision(path) or 0)
+        is_later = names[path][-1].modified >= plan.before
+        is_below = 0 < log_revision(path) <= plan.revision and path not in chosen  # of a rebuild since
         return revision > end or is_below or (is_later and (is_receipt(path) or path.startswith(_LATER)))
 
     later = (path for path, entries in names.items() if not entries[0].marker and contradicts(path))

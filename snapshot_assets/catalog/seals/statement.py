@@ -10,22 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
-from itertools import islice
-from types import MappingProxyType
 from typing import Any
 
 from snapshot_assets.catalog.log.store import is_there, read_entry
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import (
-    DamageError,
-    LimitExceededError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    PlanError,
-    SignatureError,
-)
+from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.layout import COMPARISONS, SEALS, SIGNATURE, VERIFICATIONS, seal_path, sealed_revision
 from snapshot_assets.format.units import parse_time, time_text
@@ -117,16 +108,18 @@ def statements_that_count(
                 yield revision, found[0]
 
 
-def refuse_altered(store: ObjectStore, state: State, signing: Signing) -> None:
+def refuse_altered(store: ObjectStore, state: State, signing: Signing | None) -> None:
     """Compare a log with what was last signed of it, before more is signed; without a list of signers, nothing counts.
 
     Raises:
         SignatureError: They contradict each other.
     """
-    readable = {each.revision for each in state.readable()} if signing.allowed_signers is not None else ()
-    signed = statements_that_count(store, state, signing) if readable else ()
-    for revision, statement in islice((each for each in signed if each[0] in readable), 1):
-        compare_statement(store, state, revision, statement)
+    if signing is None or signing.key is None or signing.allowed_signers is None:
+        return
+    readable = {each.revision for each in state.readable()}
+    signed = (each for each in statements_that_count(store, state, signing) if each[0] in readable)
+    if newest := next(signed, None):
+        compare_statement(store, state, *newest)
 
 
 def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None) -> bool:
@@ -137,27 +130,23 @@ def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing 
     if not is_there(store, path):  # it takes all statistics to make
         with suppress(ObjectExistsError):
             store.create(path, data())
-    return signing is not None and signing.key is not None and sign_object(store, signing, path, data, own)
+    return signing is not None and signing.key is not None and sign_object(store, signing, path, own, data)
 
 
 def sign_object(
-    store: ObjectStore,
-    signing: Signing,
-    path: str,
-    expected: Callable[[], bytes] | None = None,
-    members: Mapping[str, object] = MappingProxyType({}),
+    store: ObjectStore, signing: Signing, path: str, own: Mapping[str, object], expected: Callable[[], bytes] | None
 ) -> bool:
     """Sign an object, unless it has a signature that counts, or is genuine if nothing tells which count.
 
-    Others may have written it: with `expected`, nothing else is signed, and a signature of a document without these
-    members is replaced. Returns whether it was unsigned.
+    Others may have written it: a signature of a document without the members `own` is replaced, and with `expected`,
+    nothing else is signed. Returns whether it was unsigned.
     """
     with suppress(SignatureError):
         found = read_signed(store, path, signing)
-        if found and members.items() <= found[0].items():
+        if found and own.items() <= found[0].items():
             return False
     data = b""
-    with suppress(LimitExceededError):
+    with suppress(DamageError):  # it is too large
         data = store.get(path, limit=MAX_DOCUMENT_BYTES)
     if expected is not None and data != expected():
         store.put(path, data := expected())

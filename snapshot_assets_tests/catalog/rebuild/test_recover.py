@@ -22,7 +22,14 @@ from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import LocationNotEmptyError, NoSnapshotError, PlanError, StoreUnavailableError
-from snapshot_assets.format.layout import SEALS, VERIFICATIONS, checkpoint_path, log_revision, transaction_path
+from snapshot_assets.format.layout import (
+    SEALS,
+    VERIFICATIONS,
+    checkpoint_path,
+    log_revision,
+    seal_path,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import StoreWrapper
 from snapshot_assets.storage.location import parse_location
@@ -102,10 +109,11 @@ def test_fifty_attacked_objects_are_named_and_all_bytes_come_back(
 def test_a_forged_object_far_above_the_log_is_hidden_by_a_recovery(lockable: LockedBucket) -> None:
     store = lockable.store()
     head = snapshot_at(store).catalog.state.revision
-    before, far = second_later(), transaction_path(10**12)
-    store.put(far, b"forged")
+    before, far = second_later(), (seal_path(10**12) + ".sig", transaction_path(10**12))
+    for path in far:
+        store.put(path, b"forged")
     plan = plan_recovery(store, before)
-    assert (plan.revision, plan.later, plan.lost) == (head, (far,), ())
+    assert (plan.revision, plan.later, plan.lost) == (head, far, ())
     done = execute_recovery(plan)
     assert done.report is not None
     assert [fault for fault in done.report.faults if fault.is_damage] == []

@@ -529,7 +529,7 @@ def test_a_writer_signs_no_other_state_than_it_opened(signed: Writer, signing: S
     write_checkpoint(signed.store, signed.catalog.state)
     signed.catalog = Catalog(signed.store, read_state(signed.store), signing=signing)
     _forge_first_file(signed.store, tombstones_through=7, bounds=Bounds())  # it reads statistics from there
-    with pytest.raises(SigningError, match=r"Revision 9 .* not signed: .* gives another state of revision 9 now"):
+    with pytest.raises(SigningError, match=r"Revision 9 .* not signed: The log has another revision 9 now; verify it"):
         reseal(signed)
 
 
