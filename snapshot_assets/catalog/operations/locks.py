@@ -81,8 +81,8 @@ class Locks:
     """Until when all that is needed is locked, by times and by the store's answers on the oldest and newest objects.
 
     Attributes:
-        earliest_end: When the first of the locks ends; None if the store does not answer this user. What has no lock ended
-            when it was written.
+        earliest_end: When the first of the locks ends; None if this user gets no answer. What has no lock ended when it
+            was written.
         object: The object that has it.
         period: How long new objects are locked, or extended locks, whichever is less.
         extended_at: When the last extension began that has ended; None if there is none.
