@@ -27,10 +27,7 @@ _CONTRADICTIONS = {
     "revision": "it is of another seal",
     "transaction": "the log was replaced after that seal",
 }
-_ALTERED = (
-    "the snapshot was altered or replaced after that seal. If a rebuild of yours did that, delete {}, and `snapshots "
-    "sign` signs what the log has"
-)
+_ALTERED = "the snapshot was altered or replaced after that seal. After a rebuild of yours, delete {} and sign again"
 _CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "manifest", "versions", "files")
 """Members that the log gives without the seal's transaction."""
 _BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}

@@ -499,7 +499,9 @@ def test_nobody_signs_a_forged_checkpoint_whose_log_is_hidden(
         assert sign_location(signed.store, signing) == []
         assert Catalog.open_for_writing(signed.store, signing=signing).state.sealed
         return
-    message = rf"altered or replaced after that seal\. If a rebuild of yours did that, delete {seal_path(7)}\.sig, and"
+    message = (
+        rf"altered or replaced after that seal\. After a rebuild of yours, delete {seal_path(7)}\.sig and sign again"
+    )
     with pytest.raises(SignatureError, match=message):
         sign_location(signed.store, signing, all_seals=True)
     with pytest.raises(SignatureError, match=message):
