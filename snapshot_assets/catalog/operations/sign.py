@@ -29,8 +29,8 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
     head = Catalog(store, scan.state).require_snapshot()
     if not head.seals:
         raise VersionNotFoundError(f"Nothing is sealed at {store.uri}; export what is missing, which seals it.")
-    refuse_altered(store, head, signing)
     head.files, signed = FileSet(head.files.merged()), []  # whose digests are computed once
+    refuse_altered(store, head, signing)
     for sealed in head.readable() if all_seals else head.readable()[-1:]:
         if (found := checksum_of(head.at(sealed.revision))) != sealed.seal.checksum:
             path, own = seal_path(sealed.revision), sealed.seal.checksum
