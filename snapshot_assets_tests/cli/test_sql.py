@@ -214,3 +214,10 @@ def test_a_person_types_queries_at_a_prompt(exported: Path, end: str) -> None:
     assert "cellar" in done.out
     assert "End a query with ;" in done.err
     assert "nothing does not exist" in done.err
+
+
+def test_a_query_starts_without_pandas(exported: Path) -> None:
+    call = ["sql", "--snapshot", exported.as_uri(), "--format", "csv", "FROM readings WHERE moment < '2025-01-02'"]
+    script = f"import sys; from snapshot_assets.cli import main; main({call}); print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[::25] == ["moment,value", "False"]

@@ -6,8 +6,8 @@ file has the table's types and no row of it is deleted; the snapshot's reader st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
@@ -156,11 +156,11 @@ class Stream:
         return self.feeds[-1].reader().__arrow_c_stream__(requested_schema)
 
 
-def sql_tables(schema: DatabaseSchema) -> list[SqlTable]:
-    """Return the tables of a snapshot as DuckDB shows them; one without columns is left out, as DuckDB has none."""
-    with closing(Texts()) as texts:
-        names = unique([table.table_name for table in schema.tables if table.columns])
-        return [_table(schema.table(name), names, schema.database, texts) for name in names]
+def sql_tables(schema: DatabaseSchema, texts: Texts, only: TableName | None = None) -> Iterator[SqlTable]:
+    """Yield the tables of a snapshot as DuckDB shows them; one without columns is left out, as DuckDB has none."""
+    names = unique([table.table_name for table in schema.tables if table.columns])
+    for name in names if only is None else [only]:
+        yield _table(schema.table(name), names, schema.database, texts)
 
 
 def unique(names: Sequence[TableName]) -> dict[TableName, TableName]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from snapshot_assets.catalog.listing import METADATA_TABLES
-from snapshot_assets.databases.duckdb.parser import base_tables, nodes
+from snapshot_assets.databases.duckdb.parser import Texts, base_tables, nodes
 from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.engine.reading.duckdb_tables import Stream
@@ -39,7 +39,6 @@ _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _PLANNING = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
 """Optimizers that would drop the scan of a table without rows from a plan."""
 
-_CONFINED = {"python_enable_replacements": "false", "enable_external_access": "false", "lock_configuration": "true"}
 _EXPLAINS = re.compile(r"\A\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([\w\s,]*\))?", re.IGNORECASE)
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _Result = TypeVar("_Result")
@@ -77,14 +76,16 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         self._snapshots, self._verify, self._notify, self._output = snapshots, verify, notify, output
         self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), list[Stream]()
         self._used = list[Place]()
-        self._places = {_key(place.path): place for place in places_of(snapshots)}
+        self._files = ObjectFiles()
         with ExitStack() as stack:
             spill = stack.enter_context(scratch_folder(Path(gettempdir()), "snapshots-sql"))
             self._planner, self._runner = (
                 stack.enter_context(duckdb.connect(config={"temp_directory": str(spill)})) for _ in range(2)
             )
-            self._files = ObjectFiles()
             self._runner.register_filesystem(self._files)
+            self._confine()
+            texts = Texts(self._planner)
+            self._places = {_key(place.path): place for place in places_of(snapshots, texts)}
             self._define()
             self._opened = stack.pop_all()
 
@@ -104,19 +105,23 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             *(f"ATTACH ':memory:' AS {identifier(name)}" for name in names),
             *(f"CREATE SCHEMA IF NOT EXISTS {qualified(path)}" for path in schemas),
             f"SET search_path = {literal(','.join(map(qualified, default)))}",
+            "SET lock_configuration = true",
         ]
         self._planner.execute(f"SET disabled_optimizers = {literal(_PLANNING)}")
         for connection, own in ((self._planner, [*statements, *tables]), (self._runner, statements)):
-            for statement in [*own, *self._confined()]:
+            for statement in own:
                 connection.execute(statement)
 
-    def _confined(self) -> Iterator[str]:
-        """Yield the settings that let queries open the files of the snapshots and the output, and nothing else."""
+    def _confine(self) -> None:
+        """Let both databases open the files of the snapshots and the output, and nothing else."""
         folders = [f"{root}/data" for snapshot in self._snapshots.values() if (root := local_root(snapshot))]
-        yield f"SET allowed_directories = [{', '.join(map(literal, [*folders, f'{PROTOCOL}://']))}]"
-        if self._output is not None:
-            yield f"SET allowed_paths = [{literal(str(self._output))}]"
-        yield from (f"SET {name} = {value}" for name, value in _CONFINED.items())
+        outputs = [] if self._output is None else [str(self._output)]
+        for connection in (self._planner, self._runner):
+            connection.execute(
+                f"SET allowed_directories = [{', '.join(map(literal, [*folders, f'{PROTOCOL}://']))}];"
+                f"SET allowed_paths = [{', '.join(map(literal, outputs))}];"
+                "SET python_enable_replacements = false; SET enable_external_access = false"
+            )
 
     def rows(self, sql: str, limit: int) -> tuple[list[str], list[tuple[str | None, ...]]]:
         """Return the names of the columns of a query, and at most so many of its rows, as texts.

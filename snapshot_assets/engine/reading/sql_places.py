@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,6 +13,7 @@ from functools import partial
 import duckdb
 import pyarrow as pa
 
+from snapshot_assets.databases.duckdb.parser import Texts
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, Stream, sql_tables, table_query
 from snapshot_assets.engine.reading.options import RowOptions
@@ -19,6 +21,7 @@ from snapshot_assets.engine.reading.parallel import check_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_files
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import is_utc
@@ -91,10 +94,10 @@ def local_root(snapshot: Snapshot) -> str | None:
     return str(location.local_path)
 
 
-def places_of(snapshots: Mapping[str, Snapshot]) -> Iterator[Place]:
+def places_of(snapshots: Mapping[str, Snapshot], texts: Texts) -> Iterator[Place]:
     """Yield the tables of snapshots by their names in SQL."""
     for name, snapshot in snapshots.items():
-        for table in sql_tables(snapshot.schema):
+        for table in sql_tables(snapshot.schema, texts):
             yield Place((name, *table.name), snapshot, table)
 
 
@@ -102,7 +105,11 @@ def relation_of(
     snapshot: Snapshot, name: TableName, connection: duckdb.DuckDBPyConnection, *, verify: bool
 ) -> duckdb.DuckDBPyRelation:
     """Return a table as a relation of any connection; see `SnapshotTable.to_duckdb`."""
-    place = next(each for each in places_of({DEFAULT: snapshot}) if each.table.table.table_name == name)
+    if not snapshot.schema.table(name).columns:
+        raise PlanError(f"{printed_name(*name)} has no columns, and a relation of DuckDB needs some: use count().")
+    with closing(Texts()) as texts:
+        [table] = sql_tables(snapshot.schema, texts, name)
+    place = Place((DEFAULT, *table.name), snapshot, table)
     read, root = place.read((None, None)), local_root(snapshot)
     if verify:
         check_parts(snapshot.store, read.parts)
@@ -125,7 +132,9 @@ def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
         if name != DEFAULT:
             yield f"ATTACH ':memory:' AS {identifier(name)};"
     schemas = set[tuple[str, ...]]()
-    for place in places_of(snapshots):
+    with closing(Texts()) as texts:
+        places = list(places_of(snapshots, texts))
+    for place in places:
         path = place.path[1:] if place.path[0] == DEFAULT else place.path
         if path[:-1] not in schemas:
             schemas.add(path[:-1])

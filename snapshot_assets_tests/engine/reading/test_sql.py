@@ -20,6 +20,7 @@ import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import METADATA_TABLES
 from snapshot_assets.engine.reading import parallel
+from snapshot_assets.databases.duckdb.parser import Texts
 from snapshot_assets.engine.reading.duckdb_tables import Stream, sql_tables
 from snapshot_assets.engine.reading.snapshot import Snapshot, open_version
 from snapshot_assets.engine.reading.sql import SqlSession
@@ -54,7 +55,7 @@ def loaded(snapshot: Snapshot) -> duckdb.DuckDBPyConnection:
     """Return a database with the rows of all files, each read by the snapshot's own reader."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    for table in sql_tables(snapshot.schema):
+    for table in sql_tables(snapshot.schema, Texts()):
         read = snapshot.table(table.table.table_name)._all
         schema, name = quoted(table.name.schema), quoted(table.name.table)
         connection.register("rows_of_it", Stream(table, read, read.parts))
