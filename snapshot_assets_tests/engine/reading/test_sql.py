@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import METADATA_TABLES
-from snapshot_assets.engine.reading import parallel
 from snapshot_assets.databases.duckdb.parser import Texts
+from snapshot_assets.engine.reading import parallel
 from snapshot_assets.engine.reading.duckdb_tables import Stream, sql_tables
 from snapshot_assets.engine.reading.snapshot import Snapshot, open_version
 from snapshot_assets.engine.reading.sql import SqlSession
