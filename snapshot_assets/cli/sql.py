@@ -80,11 +80,11 @@ def _spare_pandas() -> None:
         return
     import pyarrow as pa
 
-    sys.meta_path.insert(0, _Absent)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Absent)
     try:
         pa.array(())
     finally:
-        sys.meta_path.remove(_Absent)  # type: ignore[arg-type]
+        sys.meta_path.remove(_Absent)
 
 
 def _query(options: argparse.Namespace) -> str | None:

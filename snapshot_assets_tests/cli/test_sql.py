@@ -51,11 +51,16 @@ def test_rows_are_shown_as_a_table_and_written_in_every_format(sql: Snapshots, t
     assert pq.read_schema(tmp_path / "it's parquet").names == ["moment", "value"]
 
 
-def test_parquet_has_sums_of_any_size(sql: Snapshots, tmp_path: Path) -> None:
+def test_parquet_has_exact_values(sql: Snapshots, tmp_path: Path) -> None:
     query = "SELECT sum(9007199254740993) AS s, sum(-1) AS s, 'x' AS t, 2::UHUGEINT AS u FROM readings LIMIT 1"
     assert sql("--format", "parquet", "-o", str(tmp_path / "rows"), query).status == 0
     assert pq.read_table(tmp_path / "rows").to_pylist() == [
         {"s": Decimal(72 * 9007199254740993), "s_1": Decimal(-72), "t": "x", "u": Decimal(2)}
+    ]
+    query = "SELECT [sum(9007199254740993)] AS l, INTERVAL '0.000123s' AS i, '12:00:00+02'::TIMETZ AS z FROM readings"
+    assert sql("--format", "parquet", "-o", str(tmp_path / "rows"), query).status == 0
+    assert pq.read_table(tmp_path / "rows").to_pylist() == [
+        {"l": f"[{72 * 9007199254740993}]", "i": "00:00:00.000123", "z": "12:00:00+02"}
     ]
     too_wide = sql(
         "--format", "parquet", "-o", str(tmp_path / "more"), "SELECT 170141183460469231731687303715884105727"

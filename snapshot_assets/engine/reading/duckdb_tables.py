@@ -6,6 +6,7 @@ file has the table's types and no row of it is deleted; the snapshot's reader st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,11 @@ from snapshot_assets.engine.reading.parallel import read_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.name_texts import printed_name
-from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+
+
+_TEXTS = re.compile(r"text|name|(?:character varying|varchar|string)(?:\(\d+\))?", re.IGNORECASE)
+"""Types of databases that compare as DuckDB's texts do."""
 
 
 @dataclass(frozen=True)
@@ -205,10 +210,10 @@ def _table(table: Table, names: Mapping[TableName, TableName], database: str, te
         except UnsupportedTypeError as error:
             notes.append(f"{printed_name(*name, column.name)} is left out: {error}")
             continue
-        if column.carrier is Carrier.TEXT and columns[-1].type == "VARCHAR" != column.type:
+        if columns[-1].type == "VARCHAR" and not _TEXTS.fullmatch(column.type):
             carried.append(f"{printed_name(column.name)} ({column.type})")
     if carried:
-        notes.append(f"Carried as text in {printed_name(*name)}, and texts here: {', '.join(carried)}.")
+        notes.append(f"Texts here, which compare as texts, in {printed_name(*name)}: {', '.join(carried)}.")
     return SqlTable(table, names[name], tuple(columns), tuple(notes))
 
 

@@ -18,9 +18,11 @@ from tempfile import gettempdir
 from typing import Any, TypeVar
 
 import duckdb
+from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.catalog.listing import METADATA_TABLES
 from snapshot_assets.databases.duckdb.parser import Texts, base_tables, nodes
+from snapshot_assets.databases.duckdb.types import contains
 from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.engine.reading.duckdb_tables import Stream
@@ -39,6 +41,7 @@ _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _PLANNING = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
 """Optimizers that would drop the scan of a table without rows from a plan."""
 
+_INEXACT = ("hugeint", "uhugeint", "interval", "time with time zone", "union")  # in Parquet
 _EXPLAINS = re.compile(r"\A\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([\w\s,]*\))?", re.IGNORECASE)
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _Result = TypeVar("_Result")
@@ -140,7 +143,8 @@ class SqlSession(AbstractContextManager["SqlSession"]):
     def write(self, sql: str, kind: str) -> None:
         """Write the rows of a query to the session's `output` as `csv`, `json` (one object a line) or `parquet`.
 
-        Integers of 128 bits, such as sums of integers, are DECIMAL(38, 0) in Parquet.
+        Integers of 128 bits, such as sums of integers, are DECIMAL(38, 0) in Parquet. Values for which it has no exact
+        type, such as intervals, are texts.
 
         Raises: See `rows`.
         """
@@ -148,11 +152,10 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         if query.type is not duckdb.StatementType.SELECT:
             raise PlanError("EXPLAIN has no rows to write: leave --format and --output out.")
         rows = f"FROM ({_body(query)}\n)"
-        if kind == "parquet":  # it lacks integers of 128 bits, such as sums: DuckDB would write rounded ones
-            columns = self._run(connection, lambda: connection.execute(f"DESCRIBE {rows}").fetchall())
-            wide = [identifier(name) for name, type_text, *_ in columns if type_text in ("HUGEINT", "UHUGEINT")]
-            casts = ", ".join(f"CAST({name} AS DECIMAL(38, 0)) AS {name}" for name in wide)
-            rows = f"SELECT * REPLACE ({casts}) {rows}" if wide else rows
+        if kind == "parquet":
+            relation = self._run(connection, lambda: connection.sql(rows))
+            casts = ", ".join(_parquet_casts(dict(zip(relation.columns, relation.types, strict=True))))
+            rows = f"SELECT * REPLACE ({casts}) {rows}" if casts else rows
         text = f"COPY ({rows}) TO {literal(str(self._output))} (FORMAT {kind}, USE_TMP_FILE false)"
         self._run(connection, lambda: connection.execute(text))
 
@@ -277,6 +280,14 @@ def _body(query: duckdb.Statement) -> str:
     text = query.query.encode()
     end = next((offset for offset, _ in duckdb.tokenize(query.query) if text[offset : offset + 1] == b";"), None)
     return text[:end].decode()
+
+
+def _parquet_casts(columns: Mapping[str, DuckDBPyType]) -> Iterator[str]:
+    """Yield casts of the columns that DuckDB would write into Parquet with other values, such as rounded ones."""
+    for name, kind in columns.items():
+        if contains(kind, _INEXACT):
+            fits = "DECIMAL(38, 0)" if kind.id in ("hugeint", "uhugeint") else "VARCHAR"
+            yield f"CAST({identifier(name)} AS {fits}) AS {identifier(name)}"
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> tuple[list[str], list[tuple[str | None, ...]]]:
