@@ -25,7 +25,6 @@ from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
-
 _TEXTS = re.compile(r"text|name|(?:character varying|varchar|string)(?:\(\d+\))?", re.IGNORECASE)
 """Types of databases that compare as DuckDB's texts do."""
 

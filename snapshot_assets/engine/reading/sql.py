@@ -27,7 +27,7 @@ from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.engine.reading.duckdb_tables import Stream
 from snapshot_assets.engine.reading.object_files import PROTOCOL, ObjectFiles
-from snapshot_assets.engine.reading.parallel import check_parts
+from snapshot_assets.engine.reading.parallel import Hashed, check_parts
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.reading.sql_places import DEFAULT, MARGIN, Bounds, Place, local_root, places_of
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError
@@ -77,7 +77,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         output: Path | None = None,
     ) -> None:
         self._snapshots, self._verify, self._notify, self._output = snapshots, verify, notify, output
-        self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), list[Stream]()
+        self._hashed, self._noted, self._streams = Hashed(), set[str](), list[Stream]()
         self._used = list[Place]()
         self._files = ObjectFiles()
         with ExitStack() as stack:
@@ -243,9 +243,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 self._notify(note)
         read = place.read(bounds)
         if self._verify:
-            new = [part for part in read.parts if (store.uri, part.file.path) not in self._hashed]
-            check_parts(store, new)
-            self._hashed.update((store.uri, part.file.path) for part in new)
+            check_parts(store, read.parts, self._hashed)
         root = local_root(snapshot)
         queries, streamed = place.queries(
             read, lambda part: f"{root}/{part.file.path}" if root else self._files.name(store, part)
@@ -271,7 +269,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 if feed.error is not None:
                     raise feed.error from None
             for place in self._used if not self._verify else ():
-                check_parts(place.snapshot.store, place.parts or ())
+                check_parts(place.snapshot.store, place.parts or (), set())
             raise _refused(error) from None
 
 

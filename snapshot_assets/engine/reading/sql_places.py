@@ -112,7 +112,7 @@ def relation_of(
     place = Place((DEFAULT, *table.name), snapshot, table)
     read, root = place.read((None, None)), local_root(snapshot)
     if verify:
-        check_parts(snapshot.store, read.parts)
+        check_parts(snapshot.store, read.parts, set())
     queries, streamed = place.queries(read, partial(_path_below, root or ""))
     if streamed or root is None:
         streamed = streamed if root else read.parts

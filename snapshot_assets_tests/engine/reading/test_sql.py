@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -658,7 +659,11 @@ def test_a_session_hashes_a_file_once_and_only_those_of_a_query(
         assert [path.split("/")[1] for path in hashed] == ["6"]
         opened.rows("FROM readings", 5)
         opened.rows("FROM readings", 5)
-    assert len(hashed) == len(set(hashed)) == 6
+        assert len(hashed) == len(set(hashed)) == 6
+        changed = parse_location(snapshot.store.uri).local_path / hashed[0]
+        os.utime(changed, (0, 0))
+        opened.rows("FROM readings", 5)
+    assert hashed.pop() == hashed[0]
     ask(snapshot, "FROM readings", verify=False)
     assert len(hashed) == 6
 
