@@ -56,7 +56,8 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
     with _lock:
         known = _hashed.setdefault(spark, set())
     if local:
-        return check_parts(store, parts, known)
+        check_parts(store, parts, known)
+        return
     new = unhashed(store, parts, known, local=False)
     files = {part.file.path: part.file for part in new.values()}
     for path, sha256 in _in_tasks(spark, store, list(new.values())):  # the first fault ends it

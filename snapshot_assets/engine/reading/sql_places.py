@@ -18,7 +18,7 @@ from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, Stream, sql_tables, table_query
 from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.parallel import check_parts
-from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_files
+from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
 from snapshot_assets.errors import PlanError
@@ -51,9 +51,8 @@ class Place:
 
     def read(self, bounds: Bounds) -> TableRead:
         """Return the files that may have rows in some bounds; without a hash, since they are hashed before."""
-        snapshot, name = self.snapshot, self.table.table.table_name
-        options = RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False)
-        return choose_files(snapshot.store, snapshot.state, snapshot.schema, options)
+        name = self.table.table.table_name
+        return self.snapshot.choose(RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False))
 
     def queries(self, read: TableRead, path_of: PathOf) -> tuple[list[str], list[FilePart]]:
         """Return the queries of the files that DuckDB reads by itself, and the other files."""
