@@ -122,6 +122,10 @@ WRONG = {
     "--at tag:a --at tag:b SELECT": "each has a name",
     "--at main=tag:a SELECT": "main is taken",
     "--at a=1 --at A=2 SELECT": "A is taken",
+    "--at a-b=tag:a SELECT": "letters, digits and _",
+    'FROM "$diff"': "catalog table diff` shows it",
+    "FROM view": "source's views are not among them",
+    "PIVOT readings ON value": "PIVOT must list the values",
     "SELEC": "DuckDB refuses the query",
     "DROP": "DuckDB refuses the query",
     "--format csv EXPLAIN": "DuckDB refuses the query",
@@ -130,7 +134,7 @@ WRONG = {
 
 @pytest.mark.parametrize("call", WRONG)
 def test_a_wrong_call_is_refused(sql: Snapshots, call: str) -> None:
-    done = sql(*call.split())
+    done = sql(*([call] if call.startswith(("FROM", "PIVOT")) else call.split()))
     assert (done.status, done.out) == (2, "")
     assert WRONG[call] in done.err
 
@@ -219,6 +223,23 @@ def test_a_person_types_queries_at_a_prompt(exported: Path, end: str) -> None:
     assert "cellar" in done.out
     assert "End a query with ;" in done.err
     assert "nothing does not exist" in done.err
+
+
+def test_a_semicolon_in_a_text_or_a_comment_ends_no_query(exported: Path) -> None:
+    done = typed(exported, "SELECT 'a;\nb' AS x, -- more;\n/* and; */ 7 * 6 AS y; -- done\n\x04")
+    assert (done.status, "42" in done.out, "DuckDB refuses" in done.err) == (0, True, False)
+
+
+def test_a_cancelled_query_says_so(exported: Path) -> None:
+    query = "SELECT count(*) FROM readings"
+    script = (
+        "import signal, sys; from snapshot_assets.cli import main;"
+        "from snapshot_assets.engine.reading import sql; run = sql.SqlSession._run;"
+        "sql.SqlSession._run = lambda *call: (signal.raise_signal(signal.SIGINT), run(*call))[1];"
+        f"sys.exit(main(['sql', '--snapshot', {exported.as_uri()!r}, {query!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "snapshots: The query was cancelled.\n")
 
 
 def test_a_query_starts_without_pandas(exported: Path) -> None:

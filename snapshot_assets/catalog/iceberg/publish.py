@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Set
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,11 @@ from snapshot_assets.errors import (
     PlanError,
     UnknownRelationError,
 )
-from snapshot_assets.format.actions import SchemaAdded
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.header import format_of
 from snapshot_assets.format.layout import ICEBERG, iceberg_folder
 from snapshot_assets.format.names import Spellings, rule_of, table_text
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 
@@ -148,19 +148,6 @@ def _base_of(store: ObjectStore) -> str:
     return f"{location.scheme}://{location.bucket}/{location.prefix}/"
 
 
-class _Schemas:
-    """Schemas of a location, each read once."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._known: dict[str, DatabaseSchema] = {}
-
-    def __call__(self, added: SchemaAdded) -> DatabaseSchema:
-        if added.sha256 not in self._known:
-            self._known[added.sha256] = read_schema(self._store, added)
-        return self._known[added.sha256]
-
-
 def _versions(store: ObjectStore, head: State, at: str | None) -> tuple[int, list[Version]]:
     """Return the revision that readers see by default, and all readable seals of snapshots with schemas, ascending."""
     if not head.has_snapshot:
@@ -171,7 +158,7 @@ def _versions(store: ObjectStore, head: State, at: str | None) -> tuple[int, lis
             f"The snapshot at {store.uri} has no seal that can be read; run the export to its end, which seals it."
         )
     main = readable[-1].revision if at is None else resolve_version(at, head)
-    schemas, versions = _Schemas(store), []
+    schemas, versions = cache(partial(read_schema, store)), list[Version]()
     for seal, state in head.readable_without_files():
         if not state.schemas:  # rebuilt without its schema documents
             continue

@@ -30,7 +30,7 @@ from snapshot_assets.engine.reading.object_files import PROTOCOL, ObjectFiles
 from snapshot_assets.engine.reading.parallel import Hashed, check_parts
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.reading.sql_places import DEFAULT, MARGIN, Bounds, Place, local_root, places_of
-from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError
+from snapshot_assets.errors import DatabaseError, InterruptedRunError, PlanError, SnapshotError
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.scratch_folders import scratch_folder
 
@@ -48,12 +48,24 @@ _Result = TypeVar("_Result")
 _DESCRIBES = re.compile(r"\s*(?:DESC|DESCRIBE|SHOW)\b", re.IGNORECASE)
 _READ_ONLY = (
     "A snapshot is read-only, and a call runs one statement: write one SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE or"
-    " EXPLAIN."
+    " EXPLAIN. PIVOT must list the values of its columns: FROM (PIVOT t ON month IN (1, 2) USING sum(amount))."
+)
+_TABLES = (
+    " SHOW ALL TABLES lists the tables. The source's views are not among them, and $diff is not: `snapshots catalog"
+    " table diff` shows it."
 )
 _LINE = "\n\nLINE "  # what follows is the query as it was planned
 _METADATA = "snapshot_metadata"
 _Key = tuple[str, str, str]
 """Database, schema and table in SQL, in lower case."""
+
+
+@contextmanager
+def _cancelled() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptedRunError("The query was cancelled.") from None
 
 
 class SqlSession(AbstractContextManager["SqlSession"]):
@@ -126,6 +138,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 "SET python_enable_replacements = false; SET enable_external_access = false"
             )
 
+    @_cancelled()
     def rows(self, sql: str, limit: int) -> tuple[list[str], list[tuple[str | None, ...]]]:
         """Return the names of the columns of a query, and at most so many of its rows, as texts.
 
@@ -140,6 +153,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             text = f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM ({_body(query)}\n) LIMIT {limit}"
         return self._run(connection, lambda: _fetched(connection.execute(text)))
 
+    @_cancelled()
     def write(self, sql: str, kind: str) -> None:
         """Write the rows of a query to the session's `output` as `csv`, `json` (one object a line) or `parquet`.
 
@@ -273,11 +287,14 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             raise _refused(error) from None
 
 
+def statement_end(text: str) -> int | None:
+    """Return the place of the semicolon, in bytes of UTF-8, that ends a statement, which a comment may follow."""
+    data = text.encode()
+    return next((offset for offset, _ in duckdb.tokenize(text) if data[offset : offset + 1] == b";"), None)
+
+
 def _body(query: duckdb.Statement) -> str:
-    """Return the text of a query up to its semicolon, which a comment may follow."""
-    text = query.query.encode()
-    end = next((offset for offset, _ in duckdb.tokenize(query.query) if text[offset : offset + 1] == b";"), None)
-    return text[:end].decode()
+    return query.query.encode()[: statement_end(query.query)].decode()
 
 
 def _parquet_casts(columns: Mapping[str, DuckDBPyType]) -> Iterator[str]:
@@ -303,7 +320,8 @@ def _refusals() -> Iterator[None]:
 def _refused(error: duckdb.Error) -> SnapshotError:
     if isinstance(error, duckdb.OperationalError):
         return DatabaseError(f"DuckDB cannot run the query: {error}")
-    return PlanError(f"DuckDB refuses the query: {str(error).split(_LINE)[0]}")
+    more = _TABLES if "Table with name" in str(error) else ""
+    return PlanError(f"DuckDB refuses the query: {str(error).split(_LINE)[0]}{more}")
 
 
 def _key(path: Sequence[str]) -> _Key:
