@@ -199,6 +199,13 @@ def test_duckdb_alone_runs_what_is_printed(sql: Snapshots) -> None:
         assert connection.execute("FROM sensors").fetchall() == [(1, "roof"), (2, "cellar")]
 
 
+def test_what_duckdb_alone_cannot_open_is_not_printed(snapshots: Snapshots, exported: Path) -> None:
+    moved = exported.rename(exported.with_name("a[1]"))
+    done = snapshots("sql", "--snapshot", moved.as_uri(), "--print")
+    assert (done.status, done.out, "DuckDB alone opens no files of file://" in done.err) == (2, "", True)
+    assert "72" in snapshots("sql", "--snapshot", moved.as_uri(), "SELECT count(*) FROM readings").out
+
+
 def typed(location: Path, text: str) -> Result:
     """Type lines at a prompt."""
     master, slave = pty.openpty()

@@ -7,7 +7,7 @@ file has the table's types and no row of it is deleted; the snapshot's reader st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -50,8 +50,7 @@ class SqlColumn:
     @property
     def selected(self) -> str:
         """The item of a SELECT list."""
-        cast = self.value.endswith(f" AS {self.type})")  # already
-        return f"{self.value if cast else f'CAST({self.value} AS {self.type})'} AS {identifier(self.shown)}"
+        return f"CAST({self.value} AS {self.type}) AS {identifier(self.shown)}"
 
 
 @dataclass(frozen=True)
@@ -229,19 +228,3 @@ def _column(table: TableName, column: Column, shown: str, database: str, texts: 
         named = Column(name=shown, type=type_text, arrow_type=column.arrow_type)
     streamed, value = ingest(table, named, kind)
     return SqlColumn(column.name, shown, str(kind), streamed, value)
-
-
-PathOf = Callable[[FilePart], str]
-"""Returns the name by which DuckDB opens a file."""
-
-
-def table_query(
-    table: SqlTable, own: Mapping[int, Sequence[FilePart]], documents: Mapping[int, DatabaseSchema], path_of: PathOf
-) -> list[str]:
-    """Return the queries of the files that DuckDB reads by itself, one for each schema with which they were written."""
-    return [
-        table.direct(
-            [path_of(part) for part in parts], documents[schema_id].table(table.table.table_name).arrow_schema().names
-        )
-        for schema_id, parts in own.items()
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from snapshot_assets.databases.duckdb.parser import Texts
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, sql_tables, table_query
+from snapshot_assets.engine.reading.duckdb_tables import SqlTable, sql_tables
 from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.units import is_utc
 from snapshot_assets.storage.location import FILE, parse_location
@@ -49,10 +50,15 @@ class Place:
         name = self.table.table.table_name
         return self.snapshot.choose(RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False))
 
-    def queries(self, read: TableRead, path_of: PathOf) -> tuple[list[str], list[FilePart]]:
+    def queries(self, read: TableRead, path_of: Callable[[FilePart], str]) -> tuple[list[str], list[FilePart]]:
         """Return the queries of the files that DuckDB reads by itself, and the other files."""
-        own, streamed = self.table.groups(read, self.snapshot.documents)
-        return table_query(self.table, own, self.snapshot.documents, path_of), streamed
+        documents, name = self.snapshot.documents, self.table.table.table_name
+        own, streamed = self.table.groups(read, documents)
+        queries = [
+            self.table.direct(list(map(path_of, parts)), documents[schema_id].table(name).arrow_schema().names)
+            for schema_id, parts in own.items()
+        ]
+        return queries, streamed
 
     def scans(self, filters: Iterable[str]) -> Bounds:
         """Return the bounds that filters of one scan, as DuckDB explains them, set to the time index."""
@@ -99,7 +105,14 @@ def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
     """Yield statements by which DuckDB alone reads snapshots: views of their files, which are not hashed.
 
     A comment names each table that DuckDB alone cannot read.
+
+    Raises:
+        PlanError: DuckDB opens no files of the location.
     """
+    for snapshot in snapshots.values():
+        uri = snapshot.store.uri
+        if parse_location(uri).scheme not in ("s3", "gs") and local_root(snapshot) is None:
+            raise PlanError(f"DuckDB alone opens no files of {uri}: write the query, and `snapshots sql` answers it.")
     for name in snapshots:
         if name != DEFAULT:
             yield f"ATTACH ':memory:' AS {identifier(name)};"
