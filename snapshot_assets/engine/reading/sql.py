@@ -132,12 +132,15 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 connection.execute(statement)
 
     def _confine(self) -> None:
-        """Let both databases open the files of the snapshots and the output, and nothing else."""
+        """Let the second database open the files of the snapshots, both the output, and none of them anything else.
+
+        A query that names a file by itself is planned, and so refused, by the first one.
+        """
         folders = [f"{root}/data" for snapshot in self._snapshots.values() if (root := local_root(snapshot))]
         outputs = [] if self._output is None else [str(self._output)]
-        for connection in (self._planner, self._runner):
+        for connection, allowed in ((self._planner, []), (self._runner, [*folders, f"{PROTOCOL}://"])):
             connection.execute(
-                f"SET allowed_directories = [{', '.join(map(literal, [*folders, f'{PROTOCOL}://']))}];"
+                f"SET allowed_directories = [{', '.join(map(literal, allowed))}];"
                 f"SET allowed_paths = [{', '.join(map(literal, outputs))}];"
                 "SET python_enable_replacements = false; SET enable_external_access = false"
             )

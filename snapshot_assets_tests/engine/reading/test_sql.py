@@ -567,6 +567,14 @@ def test_a_query_neither_writes_nor_reads_anything_else(snapshot: Snapshot, tmp_
     assert list(tmp_path.iterdir()) == [secret]
 
 
+def test_a_query_names_no_file_of_the_snapshot_by_itself(exported: Place) -> None:
+    """Nothing would hash it, and it may belong to another version."""
+    files = f"{exported.folder}/data/*/*.parquet"
+    for query in (f"FROM read_parquet('{files}')", f"FROM places, glob('{files}')", "FROM 'snapshot://0.parquet'"):
+        with session(open_version(exported.store, None)) as opened, pytest.raises(PlanError):
+            opened.rows(query, 9)
+
+
 WRITES = """
 WITH x AS (COPY (SELECT 1 AS x) TO '{out}' (FORMAT parquet, USE_TMP_FILE false)) SELECT 1
 EXPLAIN ANALYZE WITH x AS (COPY (SELECT 1 AS x) TO '{out}' (FORMAT parquet, USE_TMP_FILE false)) SELECT 1
