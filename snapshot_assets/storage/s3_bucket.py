@@ -249,7 +249,7 @@ def _storage_error(operation: str, uri: str, error: BotoCoreError | ClientError,
         )
     if status in (401, 403):
         return StoreDeniedError(f"{failed}. Give the credentials the right to {operation} it.", uri=uri)
-    if not status or status >= 500 or status in (408, 409, 429):
+    if not status or (status >= 500 and status != 501) or status in (408, 409, 429):  # 501: it never will
         return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri)
     return StorageError(f"{failed}. Check the location, the bucket and the storage options.", uri=uri)
 
