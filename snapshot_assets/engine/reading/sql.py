@@ -132,10 +132,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 connection.execute(statement)
 
     def _confine(self) -> None:
-        """Let the second database open the files of the snapshots, both the output, and none of them anything else.
-
-        A query that names a file by itself is planned, and so refused, by the first one.
-        """
+        """Let only the database that runs queries open files: one that a query names itself fails in its plan."""
         folders = [f"{root}/data" for snapshot in self._snapshots.values() if (root := local_root(snapshot))]
         outputs = [] if self._output is None else [str(self._output)]
         for connection, allowed in ((self._planner, []), (self._runner, [*folders, f"{PROTOCOL}://"])):
