@@ -29,7 +29,8 @@ _WELCOME = "End a query with ;. SHOW ALL TABLES; lists the tables, DESCRIBE publ
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one query, or those that a person types; print or write its rows."""
+    """Run one query, or those that a person types; show or write its rows."""
+    _spare_pandas()
     text = _query(options)
     output = None if options.output is None else Path(options.output).resolve()
     if options.format == "parquet" and output is None:
@@ -40,12 +41,8 @@ def run(options: argparse.Namespace) -> int:
         raise PlanError(f"--output {options.output}: there is no folder {output.parent}; create it.")
     if output is not None and os.path.exists(options.output) and not output.is_file():
         raise PlanError(f"--output {options.output} is not a file; name one, or leave --output out for stdout.")
-    if options.print and (text is not None or options.format is not None):
-        raise PlanError("--print runs no query: leave the query and --format out.")
     versions = _versions(options.at)
     snapshots = _opened(options, versions)
-    if options.print:
-        return _print(snapshots)
     if options.format is not None:
         return _write(options, snapshots, text, output)
     with _session(options, snapshots) as session:
@@ -58,9 +55,27 @@ def run(options: argparse.Namespace) -> int:
                 _show(session, query)
             except SnapshotError as error:
                 show_message(str(error), "error")
-            except KeyboardInterrupt:
-                show_message("The query was cancelled.")
     return 0
+
+
+class _Absent:
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ImportError(name)
+
+
+def _spare_pandas() -> None:
+    """Let pyarrow do without pandas, which it imports for its first list of values, to know pandas' own, in 0.3 s.
+
+    It asks once in a process. Where something is converted to pandas later, it imports that all the same.
+    """
+    import pyarrow as pa
+
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _Absent)
+        pa.array(())
+        sys.meta_path.remove(_Absent)
 
 
 def _query(options: argparse.Namespace) -> str | None:
@@ -77,7 +92,7 @@ def _query(options: argparse.Namespace) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise PlanError(f"--file {options.file} cannot be read: {error}.") from None
     text: str | None = options.query
-    if text is None and not options.print and (options.format is not None or not sys.stdin.isatty()):
+    if text is None and (options.format is not None or not sys.stdin.isatty()):
         raise PlanError("the query is missing; write it, as in snapshots sql 'SELECT …', or name its file by --file.")
     return text
 
@@ -90,14 +105,17 @@ def _versions(given: Sequence[str]) -> dict[str, str | None]:
     """
     from snapshot_assets.engine.reading.sql_places import DEFAULT
 
-    if len(given) < 2 and not any(map(_NAMED.fullmatch, given)):
+    if len(given) < 2 and not any("=" in text.partition(":")[0] for text in given):
         return {DEFAULT: given[0] if given else None}
     versions: dict[str, str | None] = {}
     for text in given:
         match = _NAMED.fullmatch(text)
         if match is None or match[1].lower() in (*_RESERVED, *versions):
             taken = f"; {match[1]} is taken" if match else ""
-            raise PlanError(f"--at {text}: of several versions, each has a name: --at new=tag:b --at old=tag:a{taken}.")
+            raise PlanError(
+                f"--at {text}: of several versions, each has a name of letters, digits and _: --at new=tag:b --at"
+                f" old=tag:a{taken}."
+            )
         versions[match[1].lower()] = match[2] or None
     return versions
 
@@ -151,19 +169,11 @@ def _write(options: argparse.Namespace, snapshots: dict[str, Snapshot], text: st
     return 0
 
 
-def _print(snapshots: dict[str, Snapshot]) -> int:
-    from snapshot_assets.engine.reading.sql_places import view_statements
-
-    for statement in view_statements(snapshots):
-        show(statement)
-        if statement.startswith("--"):
-            show_message(statement.removeprefix("-- "), "warning")
-    return 0
-
-
 def _typed() -> Iterator[str]:
     """Yield the queries that a person types, each up to its semicolon."""
     import readline  # noqa: F401 (gives `input` a history)
+
+    from snapshot_assets.engine.reading.sql import statement_end
 
     lines: list[str] = []
     while True:
@@ -179,6 +189,6 @@ def _typed() -> Iterator[str]:
             if lines[-1]:
                 return
             lines = []
-        elif lines[-1].rstrip().endswith(";"):
+        elif statement_end("\n".join(lines)) is not None:
             yield "\n".join(lines)
             lines = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -274,6 +274,17 @@ class State(BaseState):
             state.fold(event, transaction_path(event.revision))
         state.revision = revision
         return state
+
+    def readable_without_files(self) -> Iterator[tuple[SealState, State]]:
+        """Yield each readable seal with its state, computed from the one before, without its files; see `at`."""
+        then = State(location_id=self.location_id, format_version=first_version(self.events, self.format_version))
+        events, place = self.events, 0
+        for seal in self.readable():
+            while place < len(events) and events[place].revision <= seal.revision:
+                then.fold(events[place], transaction_path(events[place].revision))
+                place += 1
+            then.revision = seal.revision
+            yield seal, then
 
 
 def first_version(events: Iterable[Event], last: int) -> int:

@@ -1,26 +1,19 @@
-"""The tables of snapshots at their places in SQL: which of their files a query needs, and the views of all of them."""
+"""The tables of snapshots at their places in SQL, and which of their files a query needs."""
 
 from __future__ import annotations
 
 import re
-import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 
-import duckdb
 import pyarrow as pa
 
-from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, Stream, sql_tables, table_query
+from snapshot_assets.engine.reading.duckdb_tables import SqlTable
 from snapshot_assets.engine.reading.options import RowOptions
-from snapshot_assets.engine.reading.parallel import check_parts
-from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_files
+from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
-from snapshot_assets.format.name_texts import printed_name
-from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import is_utc
 from snapshot_assets.storage.location import FILE, parse_location
 
@@ -48,14 +41,18 @@ class Place:
 
     def read(self, bounds: Bounds) -> TableRead:
         """Return the files that may have rows in some bounds; without a hash, since they are hashed before."""
-        snapshot, name = self.snapshot, self.table.table.table_name
-        options = RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False)
-        return choose_files(snapshot.store, snapshot.state, snapshot.schema, options)
+        name = self.table.table.table_name
+        return self.snapshot.choose(RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False))
 
-    def queries(self, read: TableRead, path_of: PathOf) -> tuple[list[str], list[FilePart]]:
+    def queries(self, read: TableRead, path_of: Callable[[FilePart], str]) -> tuple[list[str], list[FilePart]]:
         """Return the queries of the files that DuckDB reads by itself, and the other files."""
-        own, streamed = self.table.groups(read, self.snapshot.documents)
-        return table_query(self.table, own, self.snapshot.documents, path_of), streamed
+        documents, name = self.snapshot.documents, self.table.table.table_name
+        own, streamed = self.table.groups(read, documents)
+        queries = [
+            self.table.direct(list(map(path_of, parts)), documents[schema_id].table(name).arrow_schema().names)
+            for schema_id, parts in own.items()
+        ]
+        return queries, streamed
 
     def scans(self, filters: Iterable[str]) -> Bounds:
         """Return the bounds that filters of one scan, as DuckDB explains them, set to the time index."""
@@ -89,61 +86,6 @@ def local_root(snapshot: Snapshot) -> str | None:
     if location.scheme != FILE or _PATTERN.intersection(str(location.local_path)):
         return None
     return str(location.local_path)
-
-
-def places_of(snapshots: Mapping[str, Snapshot]) -> Iterator[Place]:
-    """Yield the tables of snapshots by their names in SQL."""
-    for name, snapshot in snapshots.items():
-        for table in sql_tables(snapshot.schema):
-            yield Place((name, *table.name), snapshot, table)
-
-
-def relation_of(
-    snapshot: Snapshot, name: TableName, connection: duckdb.DuckDBPyConnection, *, verify: bool
-) -> duckdb.DuckDBPyRelation:
-    """Return a table as a relation of any connection; see `SnapshotTable.to_duckdb`."""
-    place = next(each for each in places_of({DEFAULT: snapshot}) if each.table.table.table_name == name)
-    read, root = place.read((None, None)), local_root(snapshot)
-    if verify:
-        check_parts(snapshot.store, read.parts)
-    queries, streamed = place.queries(read, partial(_path_below, root or ""))
-    if streamed or root is None:
-        streamed = streamed if root else read.parts
-        queries = queries if root else []
-        view = f"snapshot_{secrets.token_hex(8)}"
-        connection.register(view, Stream(place.table, read, streamed))
-        queries.append(place.table.streamed(view))
-    return connection.sql(" UNION ALL ".join(queries) or place.table.empty)
-
-
-def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
-    """Yield statements by which DuckDB alone reads snapshots: views of their files, which are not hashed.
-
-    A comment names each table that DuckDB alone cannot read.
-    """
-    for name in snapshots:
-        if name != DEFAULT:
-            yield f"ATTACH ':memory:' AS {identifier(name)};"
-    schemas = set[tuple[str, ...]]()
-    for place in places_of(snapshots):
-        path = place.path[1:] if place.path[0] == DEFAULT else place.path
-        if path[:-1] not in schemas:
-            schemas.add(path[:-1])
-            yield f"CREATE SCHEMA IF NOT EXISTS {qualified(path[:-1])};"
-        root = local_root(place.snapshot) or place.snapshot.store.uri
-        queries, streamed = place.queries(place.read((None, None)), partial(_path_below, root))
-        if streamed:
-            yield (
-                f"-- {printed_name(*path)} is not here: some of its files are text, have deleted rows or older types,"
-                " or have names that differ only by case. `snapshots sql` reads it; `snapshots catalog compact`"
-                " rewrites Parquet files with deleted rows or older types."
-            )
-        else:
-            yield f"CREATE VIEW {qualified(path)} AS {' UNION ALL '.join(queries) or place.table.empty};"
-
-
-def _path_below(root: str, part: FilePart) -> str:
-    return f"{root}/{part.file.path}"
 
 
 def _instants(text: str, zone: str) -> Iterator[tuple[datetime, timedelta]]:
