@@ -29,7 +29,7 @@ _WELCOME = "End a query with ;. SHOW ALL TABLES; lists the tables, DESCRIBE publ
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one query, or those that a person types; show or write its rows."""
+    """Run one query, or those that a person types; print or write its rows."""
     _spare_pandas()
     text = _query(options)
     output = None if options.output is None else Path(options.output).resolve()
@@ -41,8 +41,12 @@ def run(options: argparse.Namespace) -> int:
         raise PlanError(f"--output {options.output}: there is no folder {output.parent}; create it.")
     if output is not None and os.path.exists(options.output) and not output.is_file():
         raise PlanError(f"--output {options.output} is not a file; name one, or leave --output out for stdout.")
+    if options.print and (text is not None or options.format is not None):
+        raise PlanError("--print runs no query: leave the query and --format out.")
     versions = _versions(options.at)
     snapshots = _opened(options, versions)
+    if options.print:
+        return _print(snapshots)
     if options.format is not None:
         return _write(options, snapshots, text, output)
     with _session(options, snapshots) as session:
@@ -92,7 +96,7 @@ def _query(options: argparse.Namespace) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise PlanError(f"--file {options.file} cannot be read: {error}.") from None
     text: str | None = options.query
-    if text is None and (options.format is not None or not sys.stdin.isatty()):
+    if text is None and not options.print and (options.format is not None or not sys.stdin.isatty()):
         raise PlanError("the query is missing; write it, as in snapshots sql 'SELECT …', or name its file by --file.")
     return text
 
@@ -166,6 +170,16 @@ def _write(options: argparse.Namespace, snapshots: dict[str, Snapshot], text: st
             sys.stdout.flush()
             with whole.open("rb") as rows:
                 shutil.copyfileobj(rows, sys.stdout.buffer)
+    return 0
+
+
+def _print(snapshots: dict[str, Snapshot]) -> int:
+    from snapshot_assets.engine.reading.sql_places import view_statements
+
+    for statement in view_statements(snapshots):
+        show(statement)
+        if statement.startswith("--"):
+            show_message(statement.removeprefix("-- "), "warning")
     return 0
 
 

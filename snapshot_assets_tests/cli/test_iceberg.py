@@ -394,7 +394,7 @@ def test_publishers_that_always_meet_others_stop(exported: Path, monkeypatch: py
         create(self, path, data, *more)
 
     monkeypatch.setattr(type(store), "create", lose)
-    with pytest.raises(ConflictError, match="run `snapshots iceberg` after them"):
+    with pytest.raises(ConflictError, match="10 times at the same time"):
         publish_iceberg(store)
 
 

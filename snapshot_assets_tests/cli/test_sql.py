@@ -117,6 +117,8 @@ WRONG = {
     "--format parquet SELECT": "Parquet is not text",
     "-o x.csv SELECT": "needs --format",
     "--format csv -o none/x.csv SELECT": "there is no folder",
+    "--print SELECT": "--print runs no query",
+    "--print --format csv": "--print runs no query",
     "--at tag:a --at tag:b SELECT": "each has a name",
     "--at main=tag:a SELECT": "main is taken",
     "--at a=1 --at A=2 SELECT": "A is taken",
@@ -174,6 +176,9 @@ def test_versions_have_the_names_of_at(sql: Snapshots, source: str, exported: Pa
     assert sql("--format", "csv", *both, query.format(gone)).out == "n\n10\n"
     newest = ("--at", "new=", "--at", "old=tag:first")
     assert sql("--format", "csv", *newest, query.format(gone)).out == "n\n10\n"
+    printed = sql(*both, "--print")
+    assert printed.status == 0
+    assert "new.main.readings is not here" in printed.err
 
 
 def test_a_plan_keeps_its_lines(sql: Snapshots) -> None:
@@ -183,8 +188,21 @@ def test_a_plan_keeps_its_lines(sql: Snapshots) -> None:
     assert "READ_PARQUET" in explained.out
 
 
-def test_a_folder_whose_name_is_a_pattern_is_queried(snapshots: Snapshots, exported: Path) -> None:
+def test_duckdb_alone_runs_what_is_printed(sql: Snapshots) -> None:
+    printed = sql("--print")
+    assert (printed.status, printed.err) == (0, "")
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'; " + printed.out)
+        assert connection.execute("SELECT count(*), max(moment)::VARCHAR FROM readings").fetchall() == [
+            (72, "2025-01-03 23:00:00+00")
+        ]
+        assert connection.execute("FROM sensors").fetchall() == [(1, "roof"), (2, "cellar")]
+
+
+def test_what_duckdb_alone_cannot_open_is_not_printed(snapshots: Snapshots, exported: Path) -> None:
     moved = exported.rename(exported.with_name("a[1]"))
+    done = snapshots("sql", "--snapshot", moved.as_uri(), "--print")
+    assert (done.status, done.out, "DuckDB alone opens no files of file://" in done.err) == (2, "", True)
     assert "72" in snapshots("sql", "--snapshot", moved.as_uri(), "SELECT count(*) FROM readings").out
 
 

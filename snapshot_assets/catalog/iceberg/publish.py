@@ -78,7 +78,10 @@ def publish(
             return _publish(store, base, at, tables, catalog)
         except ObjectExistsError as error:
             _LOG.info("Another writer published Iceberg metadata at the same time; starting again: %s", error)
-    raise ConflictError(f"Other writers publish Iceberg metadata of {store.uri}: run `snapshots iceberg` after them.")
+    raise ConflictError(
+        f"Other writers published Iceberg metadata of {store.uri} {_ATTEMPTS} times at the same time, so some of it was"
+        " not written: run `snapshots iceberg` again when they are done."
+    )
 
 
 def _publish(

@@ -292,3 +292,5 @@ def query(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="file for the rows (default: stdout)")
     verify = "read files without hashing them first: only what the query needs is fetched"
     parser.add_argument("--no-verify", dest="verify", action="store_false", help=verify)
+    views = "print views by which DuckDB alone reads the snapshot's files, unverified"
+    parser.add_argument("--print", action="store_true", help=views)

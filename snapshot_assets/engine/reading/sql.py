@@ -25,11 +25,11 @@ from snapshot_assets.databases.duckdb.parser import Texts, base_tables, nodes
 from snapshot_assets.databases.duckdb.types import contains
 from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.engine.reading.duckdb_tables import Stream, sql_tables
+from snapshot_assets.engine.reading.duckdb_tables import Stream
 from snapshot_assets.engine.reading.object_files import PROTOCOL, ObjectFiles
 from snapshot_assets.engine.reading.parallel import Hashed, check_parts
 from snapshot_assets.engine.reading.snapshot import Snapshot
-from snapshot_assets.engine.reading.sql_places import DEFAULT, MARGIN, Bounds, Place, local_root
+from snapshot_assets.engine.reading.sql_places import DEFAULT, MARGIN, Bounds, Place, local_root, places_of
 from snapshot_assets.errors import DatabaseError, InterruptedRunError, PlanError, SnapshotError
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.scratch_folders import scratch_folder
@@ -100,11 +100,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             self._runner.register_filesystem(self._files)
             self._confine()
             texts = Texts(self._planner)
-            self._places = {
-                _key((name, *table.name)): Place((name, *table.name), snapshot, table)
-                for name, snapshot in snapshots.items()
-                for table in sql_tables(snapshot.schema, texts)
-            }
+            self._places = {_key(place.path): place for place in places_of(snapshots, texts)}
             self._define()
             self._opened = stack.pop_all()
 

@@ -1,19 +1,25 @@
-"""The tables of snapshots at their places in SQL, and which of their files a query needs."""
+"""The tables of snapshots at their places in SQL: which of their files a query needs, and the views of all of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import pyarrow as pa
 
-from snapshot_assets.engine.reading.duckdb_tables import SqlTable
+from snapshot_assets.databases.duckdb.parser import Texts
+from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.engine.reading.duckdb_tables import SqlTable, sql_tables
 from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.units import is_utc
 from snapshot_assets.storage.location import FILE, parse_location
 
@@ -86,6 +92,52 @@ def local_root(snapshot: Snapshot) -> str | None:
     if location.scheme != FILE or _PATTERN.intersection(str(location.local_path)):
         return None
     return str(location.local_path)
+
+
+def places_of(snapshots: Mapping[str, Snapshot], texts: Texts) -> Iterator[Place]:
+    """Yield the tables of snapshots by their names in SQL."""
+    for name, snapshot in snapshots.items():
+        for table in sql_tables(snapshot.schema, texts):
+            yield Place((name, *table.name), snapshot, table)
+
+
+def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
+    """Yield statements by which DuckDB alone reads snapshots: views of their files, which are not hashed.
+
+    A comment names each table that DuckDB alone cannot read.
+
+    Raises:
+        PlanError: DuckDB opens no files of the location.
+    """
+    for snapshot in snapshots.values():
+        uri = snapshot.store.uri
+        if parse_location(uri).scheme not in ("s3", "gs") and local_root(snapshot) is None:
+            raise PlanError(f"DuckDB alone opens no files of {uri}: write the query, and `snapshots sql` answers it.")
+    for name in snapshots:
+        if name != DEFAULT:
+            yield f"ATTACH ':memory:' AS {identifier(name)};"
+    schemas = set[tuple[str, ...]]()
+    with closing(Texts()) as texts:
+        places = list(places_of(snapshots, texts))
+    for place in places:
+        path = place.path[1:] if place.path[0] == DEFAULT else place.path
+        if path[:-1] not in schemas:
+            schemas.add(path[:-1])
+            yield f"CREATE SCHEMA IF NOT EXISTS {qualified(path[:-1])};"
+        root = local_root(place.snapshot) or place.snapshot.store.uri
+        queries, streamed = place.queries(place.read((None, None)), partial(_path_below, root))
+        if streamed:
+            yield (
+                f"-- {printed_name(*path)} is not here: some of its files are text, have deleted rows or older types,"
+                " or have names that differ only by case. `snapshots sql` reads it; `snapshots catalog compact`"
+                " rewrites Parquet files with deleted rows or older types."
+            )
+        else:
+            yield f"CREATE VIEW {qualified(path)} AS {' UNION ALL '.join(queries) or place.table.empty};"
+
+
+def _path_below(root: str, part: FilePart) -> str:
+    return f"{root}/{part.file.path}"
 
 
 def _instants(text: str, zone: str) -> Iterator[tuple[datetime, timedelta]]:

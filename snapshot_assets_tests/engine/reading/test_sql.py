@@ -25,7 +25,7 @@ from snapshot_assets.engine.reading import parallel
 from snapshot_assets.engine.reading.duckdb_tables import Stream, sql_tables
 from snapshot_assets.engine.reading.snapshot import Snapshot, open_version
 from snapshot_assets.engine.reading.sql import SqlSession
-from snapshot_assets.engine.reading.sql_places import DEFAULT
+from snapshot_assets.engine.reading.sql_places import DEFAULT, view_statements
 from snapshot_assets.errors import ChecksumMismatchError, ObjectNotFoundError, PlanError
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.storage.location import parse_location
@@ -702,3 +702,25 @@ def test_files_of_object_storage_are_queried_and_damage_is_named(
     for verify in (True, False):
         with pytest.raises(ObjectNotFoundError, match=re.escape(path)):
             ask(opened, "FROM readings", verify=verify)
+
+
+# DuckDB alone
+
+
+def test_the_printed_views_give_duckdb_alone_the_same_rows(exported: Place) -> None:
+    snapshot = open_version(exported.store, None)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for statement in view_statements({DEFAULT: snapshot}):
+            connection.execute(statement)
+        for table in ("readings", "events", "places"):
+            found = connection.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {table}").fetchall()
+            assert Counter(found) == Counter(ask(snapshot, f"FROM {table}"))
+    delete_rows(Catalog.open_for_writing(exported.store), parse_table("main.readings"), "value > 9")
+    exported.export()
+    statements = list(view_statements({"a": open_version(exported.store, None), "b": snapshot}))
+    assert [text.split(" is not here")[0] for text in statements if text.startswith("--")] == ["-- a.main.readings"]
+    with duckdb.connect() as connection:
+        for statement in statements:
+            connection.execute(statement)
+        assert connection.execute("SELECT count(*) FROM b.main.readings").fetchall() == [(82,)]
