@@ -159,10 +159,10 @@ class Stream:
         return self.feeds[-1].reader().__arrow_c_stream__(requested_schema)
 
 
-def sql_tables(schema: DatabaseSchema, texts: Texts) -> Iterator[SqlTable]:
+def sql_tables(schema: DatabaseSchema, texts: Texts, only: TableName | None = None) -> Iterator[SqlTable]:
     """Yield the tables of a snapshot as DuckDB shows them; one without columns is left out, as DuckDB has none."""
     names = unique([table.table_name for table in schema.tables if table.columns])
-    for name in names:
+    for name in names if only is None else [only]:
         yield _table(schema.table(name), names, schema.database, texts)
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow.compute as pc
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 
 def open(
@@ -228,6 +229,22 @@ class SnapshotTable:
                     return
 
         return register_io_source(read, schema=pl.DataFrame(self.schema.empty_table()).schema)
+
+    def to_duckdb(self, connection: DuckDBPyConnection, *, verify: bool = True) -> DuckDBPyRelation:
+        """Return the table as a relation of a DuckDB connection, in the types of a restore into DuckDB.
+
+        DuckDB itself reads Parquet files on this machine; all others are streamed to it.
+
+        Args:
+            connection: The connection, which must stay open while the relation is used.
+            verify: Whether the files are hashed now.
+
+        Raises:
+            ChecksumMismatchError: A file is damaged.
+        """
+        from snapshot_assets.engine.reading.sql_places import relation_of
+
+        return relation_of(self.snapshot, self.definition.table_name, connection, verify=verify)
 
 
 def _aware(time: datetime | None) -> datetime | None:

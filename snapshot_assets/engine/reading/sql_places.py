@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+import duckdb
 import pyarrow as pa
 
 from snapshot_assets.databases.duckdb.parser import Texts
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.engine.reading.duckdb_tables import SqlTable, sql_tables
+from snapshot_assets.engine.reading.duckdb_tables import SqlTable, Stream, sql_tables
 from snapshot_assets.engine.reading.options import RowOptions
+from snapshot_assets.engine.reading.parallel import check_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import is_utc
 from snapshot_assets.storage.location import FILE, parse_location
 
@@ -99,6 +103,28 @@ def places_of(snapshots: Mapping[str, Snapshot], texts: Texts) -> Iterator[Place
     for name, snapshot in snapshots.items():
         for table in sql_tables(snapshot.schema, texts):
             yield Place((name, *table.name), snapshot, table)
+
+
+def relation_of(
+    snapshot: Snapshot, name: TableName, connection: duckdb.DuckDBPyConnection, *, verify: bool
+) -> duckdb.DuckDBPyRelation:
+    """Return a table as a relation of any connection; see `SnapshotTable.to_duckdb`."""
+    if not snapshot.schema.table(name).columns:
+        raise PlanError(f"{printed_name(*name)} has no columns, and a relation of DuckDB needs some: use count().")
+    with closing(Texts()) as texts:
+        [table] = sql_tables(snapshot.schema, texts, name)
+    place = Place((DEFAULT, *table.name), snapshot, table)
+    read, root = place.read((None, None)), local_root(snapshot)
+    if verify:
+        check_parts(snapshot.store, read.parts, set())
+    queries, streamed = place.queries(read, partial(_path_below, root or ""))
+    if streamed or root is None:
+        streamed = streamed if root else read.parts
+        queries = queries if root else []
+        view = f"snapshot_{secrets.token_hex(8)}"
+        connection.register(view, Stream(place.table, read, streamed))
+        queries.append(place.table.streamed(view))
+    return connection.sql(" UNION ALL ".join(queries) or place.table.empty)
 
 
 def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
