@@ -17,6 +17,9 @@ _TYPE = re.compile(
     r"(?: /\*M?!\d* ?compressed\*/)?",
     re.IGNORECASE,
 )
+_VERSIONED = re.compile(r"('(?:[^'\\]|\\.|'')*')|/\*!\d+ (.*?) ?\*/", re.DOTALL)
+"""Strings; and what a server prints for newer ones only, which is a comment to others."""
+
 _COLLATION = re.compile(r"\w+")
 _BREAKS = frozenset((";", "#", "/*", "--", '"', "`", "'"))
 
@@ -47,7 +50,7 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def check_text(text: str, where: str, *, commas: bool = False) -> str:
-    """Return a text that can be a part of a statement.
+    """Return a text that can be a part of a statement; what is for newer servers only is for all.
 
     Args:
         text: The text.
@@ -57,6 +60,7 @@ def check_text(text: str, where: str, *, commas: bool = False) -> str:
     Raises:
         DocumentError: It has no such form.
     """
+    text = _VERSIONED.sub(r"\1\2", text)
     depth, found = 0, ""
     for token in tokens(text):
         depth += {"(": 1, ")": -1}.get(token, 0)

@@ -13,6 +13,7 @@ import pytest
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.mysql.target import MysqlTarget
+from snapshot_assets.databases.mysql.texts import check_text
 from snapshot_assets.databases.open import open_target, target_module
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress
 from snapshot_assets.databases.protocol.steps import StepResult, steps_of
@@ -286,6 +287,14 @@ def test_a_text_that_would_end_its_place_in_a_statement_is_refused(
     schema = DatabaseSchema(database="mysql", tables=(table.model_copy(update={"columns": (column,)}),))
     with pytest.raises(DocumentError, match=r"the default of column shop\.t\.id has|lacks"):
         definition_of(schema, DatabaseAddress("shop", mariadb_database))
+
+
+def test_what_mysql_prints_for_newer_servers_only_is_kept() -> None:
+    text = "FULLTEXT KEY `k` (`a`) /*!50100 WITH PARSER `ngram` */  /*!80000 INVISIBLE */"
+    assert check_text(text, "a key") == "FULLTEXT KEY `k` (`a`) WITH PARSER `ngram`  INVISIBLE"
+    assert check_text("'/*!80000 x */'", "a default") == "'/*!80000 x */'"
+    with pytest.raises(DocumentError, match="has '/"):
+        check_text("1 /*!80000 /* */", "a default")
 
 
 def test_a_user_without_rights_is_told_which(mariadb_server: MariadbServer, mariadb_database: str) -> None:
