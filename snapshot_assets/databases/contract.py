@@ -41,7 +41,7 @@ class DatabaseKind:
         contract: The version of the contract that its plug-in was written for.
         name: What documents record as `database`; one of the entry points that name the plug-in has this name.
         title: What messages call one, such as `PostgreSQL` or `Spark catalog`.
-        form: The form of its URIs, for messages.
+        form: The form of its URIs, for messages, without a user, which messages hide.
         access: How an export reads it.
         target: Whether snapshots can be restored into it, so that its module is a `TargetModule`.
         instead: A sentence for those who would restore into one that is no target.

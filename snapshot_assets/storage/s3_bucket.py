@@ -106,11 +106,11 @@ class S3Bucket:
         locks, versions = lock.get("ObjectLockEnabled") == "Enabled", found.get("Status") == "Enabled"
         return Protection(versions, locks, default.get("Mode", "").lower(), days)
 
-    def versions(self) -> Iterator[ObjectVersion]:
-        """Yield all versions and delete markers of the location, by path, the newest first."""
+    def versions(self, prefix: str = "") -> Iterator[ObjectVersion]:
+        """Yield all versions and delete markers of the location below a prefix, by path, the newest first."""
         folder = f"{self._location.prefix}/" if self._location.prefix else ""
         lister = self._client.get_paginator("list_object_versions")
-        pages = iter(lister.paginate(Bucket=self._location.bucket, Prefix=folder))
+        pages = iter(lister.paginate(Bucket=self._location.bucket, Prefix=folder + prefix))
         while True:
             with self._errors("list the versions of"):
                 page = next(pages, None)

@@ -66,3 +66,30 @@ def test_rows_are_equal_in_another_kind_of_database(
         assert found == rows_of(DatabaseAddress("shop", mariadb_database), table)
     assert found[0]["at"].tzinfo is not None
     assert found[0]["at"].astimezone(UTC).isoformat() == "2024-01-01T00:01:01+00:00"
+
+
+def test_a_snapshot_is_restored_into_another_server_and_chunks_are_replaced(
+    snapshots: Snapshots,
+    tmp_path: Path,
+    mariadb_server: MariadbServer,
+    mariadb_database: str,
+    second_mariadb_server: MariadbServer,
+    second_mariadb_database: str,
+) -> None:
+    mariadb_server.sql(*SHOP, database="shop")
+    location, times = (tmp_path / "location").as_uri(), ("--time-column", "shop.orders=at", "--chunk-time-window", "1d")
+    export = ("export", "create", "--source", mariadb_database, "--to", location, *times)
+    restore = ("import", "--snapshot", location, "--target", second_mariadb_database, "--json")
+    for command in (export, restore):
+        done = snapshots(*command)
+        assert done.status == 0, done.err
+    sums = "CHECKSUM TABLE shop.customers, shop.orders EXTENDED"
+    assert second_mariadb_server.sql(sums) == mariadb_server.sql(sums)
+    mariadb_server.sql("UPDATE orders SET amount = 0 WHERE at < '2024-01-02'", database="shop")
+    for command in ((*export, "--replace", "2024-01-01/2024-01-02"), (*restore, "--replace")):
+        done = snapshots(*command)
+        assert done.status == 0, done.err
+    assert second_mariadb_server.sql(sums) == mariadb_server.sql(sums)
+    again = snapshots(*restore)
+    assert again.status == 0, again.err
+    assert second_mariadb_server.sql("SELECT COUNT(*) FROM shop.orders") == "5000"

@@ -44,6 +44,9 @@ CREATE TABLE months (id int NOT NULL, day date NOT NULL, KEY day (day)) ENGINE=I
 INSERT INTO months VALUES (1, '2023-01-01'), (2, '2025-01-01');
 CREATE TABLE aria (a int, b char(5)) ENGINE=Aria DEFAULT CHARSET=latin1 PAGE_CHECKSUM=1 TRANSACTIONAL=1;
 INSERT INTO aria VALUES (1, 'x'), (NULL, NULL);
+CREATE SEQUENCE numbers START WITH 5 INCREMENT BY 2 MAXVALUE 99 CACHE 3 CYCLE;
+CREATE TABLE drawn (id int NOT NULL DEFAULT nextval(numbers), v varchar(9));
+INSERT INTO drawn (v) VALUES ('x');
 CREATE TABLE self (id int PRIMARY KEY, up int, KEY up (up), CONSTRAINT up FOREIGN KEY (up) REFERENCES self (id));
 SET foreign_key_checks = 0; INSERT INTO self VALUES (1, 3), (2, 1), (3, NULL); SET foreign_key_checks = 1
 """
@@ -95,6 +98,7 @@ def test_a_database_comes_back_as_the_server_prints_it(pair: tuple[MariadbServer
         for name, lines in left.items():
             assert right[name] == lines
         assert sums(into) == sums(origin)
+        assert into.sql("SELECT NEXTVAL(shop.numbers)") == "11"  # the first that the source's server had not cached
         assert extracted(into.uri("shop")).tables == schema.tables
     finally:
         into.drop_databases()
