@@ -17,11 +17,13 @@ import duckdb
 import pytest
 
 from snapshot_assets.databases.duckdb.session import DuckDBSession
+from snapshot_assets.databases.mysql.session import MysqlConnection
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets_tests.databases.postgresql.helpers import client, queries_that_run
+from snapshot_assets_tests.servers.mariadb import MariadbServer
 from snapshot_assets_tests.waiting import until
 
 FOR_HOURS = "SELECT count(*) AS n FROM generate_series(1, 100000000000) AS g(n)"
@@ -64,6 +66,18 @@ def test_of_postgresql(postgresql_database: str, call: str) -> None:
         assert queries_that_run(postgresql_database) == 0
     with client(postgresql_database) as run:
         assert run("SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize("call", ["rows", "execute"])
+def test_of_mysql(mariadb_server: MariadbServer, mariadb_database: str, call: str) -> None:
+    def runs() -> bool:
+        return "seq_1_to_1000000000" in mariadb_server.sql("SHOW FULL PROCESSLIST")
+
+    with closing(MysqlConnection(DatabaseAddress("shop", mariadb_database))) as connection:
+        with interrupted_when(runs):
+            getattr(connection, call)("SELECT COUNT(*) FROM seq_1_to_1000000000 a, seq_1_to_1000000000 b", "counting")
+        assert not runs()
+        assert connection.rows("SELECT 1 AS one", "reading") == [{"one": 1}]
 
 
 @pytest.mark.parametrize("call", ["rows", "records"])

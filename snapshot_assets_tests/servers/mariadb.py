@@ -105,18 +105,19 @@ def start_mariadb(folder: Path, **settings: str) -> Iterator[MariadbServer]:
     )
     options = [f"--{name.replace('_', '-')}={value}" for name, value in (_SETTINGS | settings).items()]
     server = MariadbServer(free_port(), folder)
+    environment = {"PATH": _PATH, "TMPDIR": str(folder)}  # a server that starts deletes temporary tables of all others
     try:
         with log.open("wb") as written:
             install = ("--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
             done = subprocess.run(
                 [str(programs[1]), "--no-defaults", f"--datadir={data}", *install, "--innodb-log-file-size=16M", *user],
-                stdout=written, stderr=subprocess.STDOUT, env={"PATH": _PATH},
+                stdout=written, stderr=subprocess.STDOUT, env=environment,
             )  # fmt: skip
             assert done.returncode == 0, log.read_text(errors="replace")[-4000:]
             process = subprocess.Popen(
                 [str(programs[0]), "--no-defaults", f"--datadir={data}", f"--socket={server.socket}",
                  f"--port={server.port}", f"--init-file={setup}", *options, *user],
-                stdout=written, stderr=subprocess.STDOUT,
+                stdout=written, stderr=subprocess.STDOUT, env=environment,
             )  # fmt: skip
         try:
             until(lambda: b"ready for connections" in log.read_bytes(), explain=log.read_text, process=process)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from snapshot_assets.databases.protocol.time_column import AFTER_ALL, TimeColumn, first_date, known_zone
+from snapshot_assets.databases.protocol.time_column import AFTER_ALL, TimeColumn, first_date, known_zone, moved
 
 _FRACTIONS = ("", *(f"({digits})" for digits in range(1, 7)))
 TIMESTAMPS = tuple(f"{name}{digits}" for name in ("datetime", "timestamp") for digits in _FRACTIONS)
@@ -73,10 +73,10 @@ class MysqlTimeColumn(TimeColumn):
 def _from(instant: datetime, zone: ZoneInfo) -> list[_Range]:
     """Return the local times of a zone that are not before an instant, in order."""
     local = instant.astimezone(UTC).replace(tzinfo=None)
-    last = _moved(local, _NEAR)
+    last = moved(local, _NEAR)
     found: list[_Range] = []
-    for low, high in pairwise([*_pieces(_moved(local, -_NEAR), last, zone), last]):
-        begin = max(low, _moved(local, _offset(low, zone)))
+    for low, high in pairwise([*_pieces(moved(local, -_NEAR), last, zone), last]):
+        begin = max(low, moved(local, _offset(low, zone)))
         if begin < high:
             if found and found[-1][1] == begin:
                 found[-1] = (found[-1][0], high)
@@ -89,7 +89,7 @@ def _pieces(low: datetime, high: datetime, zone: ZoneInfo) -> Iterator[datetime]
     """Yield a local time and all up to another one where the offset from UTC changes."""
     yield low
     while low < high:
-        after = min(_moved(low, _STEP), high)
+        after = min(moved(low, _STEP), high)
         if _offset(low, zone) != _offset(after, zone):
             yield _change(low, after, zone)
         low = after
@@ -120,11 +120,3 @@ def _without(ranges: Sequence[_Range], later: Sequence[_Range]) -> Iterator[_Ran
             begin = end
         if begin is not None and (high is None or begin < high):
             yield begin, high
-
-
-def _moved(moment: datetime, by: timedelta) -> datetime:
-    """Return a time moved, or the end of Python's range in that direction."""
-    try:
-        return moment + by
-    except OverflowError:
-        return datetime.min if by < timedelta() else datetime.max

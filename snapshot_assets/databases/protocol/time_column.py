@@ -118,7 +118,7 @@ class InstantColumn(TimeColumn):
 
     def _near(self, start: datetime, end: datetime) -> str:
         """Return a predicate in the column's own type that all rows of `[start, end)` fulfil."""
-        return self._between(_moved(start, -_WIDEST_OFFSET), _moved(end, _WIDEST_OFFSET))
+        return self._between(moved(start, -_WIDEST_OFFSET), moved(end, _WIDEST_OFFSET))
 
     @property
     @abstractmethod
@@ -193,7 +193,7 @@ def utc_text(moment: datetime) -> str:
 def first_date(bound: datetime, zone: ZoneInfo) -> str:
     """Return the first date whose midnight in `zone` is not before `bound`."""
     try:
-        candidate = _moved(bound, -_WIDEST_OFFSET).date()
+        candidate = moved(bound, -_WIDEST_OFFSET).date()
         while datetime.combine(candidate, time(), zone).astimezone(UTC) < bound:
             candidate += timedelta(days=1)
     except OverflowError:
@@ -213,9 +213,9 @@ def known_zone(zone: str) -> ZoneInfo:
         raise PlanError(f"{zone!r} is not a time zone; write an IANA name such as Europe/Berlin.", zone=zone) from error
 
 
-def _moved(moment: datetime, by: timedelta) -> datetime:
+def moved(moment: datetime, by: timedelta) -> datetime:
     """Return a moment moved, or the end of Python's range in that direction."""
     try:
         return moment + by
     except OverflowError:
-        return (datetime.min if by < timedelta() else datetime.max).replace(tzinfo=UTC)
+        return (datetime.min if by < timedelta() else datetime.max).replace(tzinfo=moment.tzinfo)
