@@ -289,7 +289,8 @@ proctype pruner() {
 #ifdef PRUNE_REVISION_2_ALONE
         kept > 2;
 #else
-        kept > 3;                       /* revision 2 alone is not pruned: a later revision 2 would look like it */
+        kept > 3 && (old[kept] || !GRACE);     /* no listing lags behind the checkpoint that it relies on */
+                                        /* revision 2 alone is not pruned: a later revision 2 would look like it */
 #endif
         pruning = true;
         printf("pruner: keeps the log from the checkpoint of revision %d\n", kept)
@@ -341,7 +342,7 @@ proctype clock() {
     }
 }
 
-/* A reader, whose listing shows what was there when it began, and of the rest what it likes. */
+/* A reader, whose listing shows what is older than the grace period, and of the rest what it likes. */
 proctype reader() {
     byte known, last, revision, state, listed, listed_checkpoint, before;
     byte tries = 2;
@@ -353,35 +354,21 @@ again:
         before = newest_acknowledged;
         revision = 0;
         state = 0;
+        /* code: catalog/log/store.py:list_log */
         last = REVISIONS;
         do
-        :: last > 1 && !transaction[last] -> last--
-        :: else -> break
+        :: last > 1 && !(transaction[last] && old[last]) -> last--      /* a listing may omit what is new */
+        :: last == 1 || transaction[last] -> break
         od;
         listed = last;
         last = REVISIONS;
         do
-        :: last > 1 && !checkpoint[last] -> last--
-        :: else -> break
+        :: last > 1 && !(checkpoint[last] && old[last]) -> last--
+        :: last == 1 || checkpoint[last] -> break
         od;
         listed_checkpoint = last;
         last = 0;
         printf("reader: lists the log, up to revision %d\n", listed)
-    };
-    /* code: catalog/log/store.py:list_log */
-    atomic {
-        if
-        :: true
-        :: listed < REVISIONS ->        /* the listing also shows a newer object, perhaps without those before it */
-            last = REVISIONS;
-            do
-            :: last > listed && !transaction[last] -> last--
-            :: else -> break
-            od;
-            listed = last;
-            last = 0;
-            printf("reader: its listing also shows revision %d\n", listed)
-        fi
     };
     /* code: catalog/log/replay.py:_newest_checkpoint */
     atomic {

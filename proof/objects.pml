@@ -321,7 +321,7 @@ proctype compactor(byte me) {
         printf("compactor %d: writes file %d from file %d\n", me, mine, replaces)
     };
 prepare:
-    /* code: catalog/operations/compact.py:compaction */
+    /* code: catalog/operations/compact.py:compact_chunk */
     atomic {
         ALIVE ->
         moves();
