@@ -530,11 +530,7 @@ expire:
         fi;
         needed();
         before = needs;
-#ifdef EXPIRES_NEWEST
-        last = seals;
-#else
         last = seals - 1;
-#endif
         do
         :: last > 0 ->
             expired[last] = true;

@@ -201,10 +201,11 @@ def _report(scopes: Iterable[Scope], write: bool) -> int:
         for scope, found in zip(scopes, pool.map(search, scopes), strict=True):
             amount = "all" if found.whole else "some"
             result = f"counterexample of {len(found.trace)} actions" if found.trace else f"no fault in {amount} states"
-            print(f"{scope}: {result} ({found.states:,} states)", flush=True)
+            sys.stdout.write(f"{scope}: {result} ({found.states:,} states)\n")
+            sys.stdout.flush()
             if bool(found.trace) != bool(scope.defect):
                 wrong += 1
-                print("\n".join(found.trace))
+                sys.stdout.write("\n".join(found.trace) + "\n")
             if write and scope.defect:
                 scope.trace.write_text(document(scope, found))
     return wrong
@@ -212,6 +213,6 @@ def _report(scopes: Iterable[Scope], write: bool) -> int:
 
 if __name__ == "__main__":
     if missing := missing_tools():
-        print(f"Skipped: {' and '.join(missing)} not installed (Debian: apt-get install spin gcc).")
+        sys.stdout.write(f"Skipped: {' and '.join(missing)} not installed (Debian: apt-get install spin gcc).\n")
     else:
         sys.exit(_report([*SCOPES, *DEFECTS, *LIMITS], "--write" in sys.argv) > 0)
