@@ -28,6 +28,7 @@ class Scope:
     """A model with some of its actors, and the defect in it, if it has one.
 
     Attributes:
+        large: Whether the search takes long, so that a faster program is worth its compilation.
         part: Whether only a part of the states is searched, for `seconds`: a set of bits stands for the states.
         rule: The rule that the defect breaks, for its trace.
     """
@@ -36,6 +37,7 @@ class Scope:
     options: str = ""
     defect: str = ""
     rule: str = ""
+    large: bool = False
     part: bool = False
     seconds: int = 8
 
@@ -54,18 +56,18 @@ class Scope:
 
 
 SCOPES = (
-    Scope("log"),
-    Scope("log", "READER WRITERS=2 BUSY=3 REVISIONS=5 LOST_REPLIES=0"),
+    Scope("log", large=True),
+    Scope("log", "READER WRITERS=2 BUSY=3 REVISIONS=5 LOST_REPLIES=0", large=True),
     Scope("objects", "TAGGER EXPIRER COLLECTOR READER"),
     Scope("objects", "EXPORTERS=1 EMPTY RECEIPT RESUMER COLLECTOR"),
     Scope("objects", "EXPORTERS=1 COLLECTOR EXPIRER"),
     Scope("objects", "EXPORTERS=1 COMPACTOR DELETER"),
-    Scope("objects", "DELETER REVERTER EXPIRER TAGGER"),
+    Scope("objects", "DELETER REVERTER EXPIRER TAGGER", large=True),
     Scope("replica"),
     Scope("replica", "REPLICATORS=1 PROMOTER"),
     Scope("rebuild"),
-    Scope("objects", "EXPORTERS=2 COMPACTOR DELETER TAGGER EXPIRER REVERTER COLLECTOR", part=True),
-    Scope("log", "READER WRITERS=3 REVISIONS=7 BUSY=5", part=True),
+    Scope("objects", "EXPORTERS=2 COMPACTOR DELETER TAGGER EXPIRER REVERTER COLLECTOR", large=True, part=True),
+    Scope("log", "READER WRITERS=3 REVISIONS=7 BUSY=5", large=True, part=True),
 )
 """What must be without a counterexample."""
 
@@ -161,7 +163,7 @@ def search(scope: Scope) -> Search:
         shutil.copy(PROOF / name, folder)
         _run(folder, "spin", *scope.defines, "-a", name)
         flags = ["-DBITSTATE"] if scope.part else []
-        _run(folder, "gcc", "-O0" if scope.defect else "-O1", "-w", "-DSAFETY", *flags, "-o", "pan", "pan.c")
+        _run(folder, "gcc", "-O1" if scope.large else "-O0", "-w", "-DSAFETY", *flags, "-o", "pan", "pan.c")
         bits = [f"-w{_BITS + 3}"] if scope.part else [f"-w{_BITS}"]
         command = ["timeout", "-s", "INT", str(scope.seconds if scope.part else 600), "./pan", "-E", "-m100000", *bits]
         output = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout

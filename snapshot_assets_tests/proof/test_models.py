@@ -14,19 +14,12 @@ PACKAGE = PROOF.parent / "snapshot_assets"
 _CODE = re.compile(r"/\* code: (\S+):(\w+) \*/")
 
 needs_spin = pytest.mark.skipif(bool(missing_tools()), reason=f"not installed: {', '.join(missing_tools())}")
-LONG = ("log", "objects DELETER REVERTER EXPIRER TAGGER")
-"""Scopes whose search takes long."""
 
 
 @needs_spin
 @pytest.mark.parametrize(
     "scope",
-    [
-        pytest.param(
-            scope, id=str(scope), marks=[pytest.mark.slow] if scope.part or str(scope).startswith(LONG) else []
-        )
-        for scope in SCOPES
-    ],
+    [pytest.param(scope, id=str(scope), marks=[pytest.mark.slow] if scope.large else []) for scope in SCOPES],
 )
 def test_no_run_of_the_protocol_breaks_a_rule(scope) -> None:
     found = search(scope)
