@@ -56,7 +56,7 @@ class Scope:
 
 
 SCOPES = (
-    Scope("log", large=True),
+    Scope("log", "OPENS_LATER", large=True),
     Scope("log", "READER WRITERS=2 BUSY=3 REVISIONS=5 LOST_REPLIES=0", large=True),
     Scope("objects", "TAGGER EXPIRER COLLECTOR READER"),
     Scope("objects", "EXPORTERS=1 EMPTY RECEIPT RESUMER COLLECTOR"),
@@ -77,6 +77,12 @@ DEFECTS = (
     Scope("log", _FEW, "NO_CONDITIONAL_CREATE", "A commit creates the next revision only if it is absent."),
     Scope("log", _FEW, "NO_PREDECESSOR_CHECK", "After a commit, the writer reads the revision before it again."),
     Scope("log", _FEW, "PREDECESSOR_ALONE", "After transactions of others, it also asks for later revisions."),
+    Scope(
+        "log",
+        f"OPENS_LATER {_FEW}",
+        "BELIEVES_LATE_CHECKPOINT",
+        "After a checkpoint alone, the writer also asks for later revisions.",
+    ),
     Scope("log", "", "LOST_REPLY_IS_LOSS", "After a lost reply, the writer reads the transaction back."),
     Scope("log", "", "LOST_REPLY_IS_WIN", "After a lost reply, the writer reads the transaction back."),
     Scope("log", "", "PRUNE_DESCENDING", "Pruning deletes the oldest first."),

@@ -40,7 +40,7 @@ def test_each_defect_of_a_model_is_searched_and_its_trace_is_kept() -> None:
     assert {scope.trace for scope in (*DEFECTS, *LIMITS)} == set(TRACES.iterdir())
     assert len(DEFECTS) >= 10
     for path in MODELS:
-        tested = set(re.findall(r"#ifn?def ([A-Z_0-9]+)", path.read_text()))
+        tested = set(re.findall(r"(?:#ifn?def |defined\()([A-Z_0-9]+)", path.read_text()))
         actors = {name for scope in (*SCOPES, *DEFECTS, *LIMITS) for name in re.findall("[A-Z_]+", scope.options)}
         settings = {name for name in tested if f"#define {name}" in path.read_text()}
         known = {scope.defect for scope in DEFECTS if scope.model == path.stem}

@@ -269,11 +269,11 @@ def _check_follows(store: ObjectStore, transaction: act.Transaction, followed: b
     back yet.
     """
     before = transaction.revision - 1
+    suspect = followed or before == 1
     try:
         has_predecessor = read_entry(store, before).transaction.uuid == transaction.previous_uuid
     except (ObjectNotFoundError, MisnamedError):
-        has_predecessor = is_there(store, checkpoint_path(before))
-    suspect = followed or transaction.revision == 2
+        has_predecessor, suspect = is_there(store, checkpoint_path(before)), True  # that may have been written late
     if has_predecessor and not (suspect and _others_follow(store, transaction)):
         return
     store.delete(transaction_path(transaction.revision))

@@ -60,10 +60,13 @@ def test_a_commit_that_follows_one_of_a_writer_that_slept_too_does_not_count(wri
     assert not scan_log(writer.store).faults
 
 
-def test_a_checkpoint_that_was_written_late_proves_no_commit_after_it(writer: Writer) -> None:
+@pytest.mark.parametrize("opened", [1, 2])
+def test_a_checkpoint_that_was_written_late_proves_no_commit_after_it(writer: Writer, opened: int) -> None:
     """A writer slept between its commit and the checkpoint; another one had read that commit before the pruning."""
     first, second = (Catalog(writer.store, read_state(writer.store)) for _ in range(2))
     work(first)
+    if opened == 2:
+        second = Catalog(writer.store, read_state(writer.store))
     second.refresh()
     writer.catalog.refresh()
     prune_to(writer, 6)
