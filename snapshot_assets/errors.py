@@ -218,6 +218,10 @@ class SigningError(SnapshotError):
     """A key does not sign; what was committed stays."""
 
 
+class IcebergError(SnapshotError):
+    """Iceberg cannot hold a revision that was sealed; the seal stays."""
+
+
 class NoSnapshotError(SnapshotError):
     """There is no snapshot at the location."""
 

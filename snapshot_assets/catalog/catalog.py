@@ -18,13 +18,13 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from snapshot_assets import __version__
-from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, naming_location, read_state
 from snapshot_assets.catalog.log.store import append, read_entry
 from snapshot_assets.catalog.log.truncation import contradictions, newest_state
 from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.seals.ssh import Signing, sign
-from snapshot_assets.catalog.seals.statement import sign_seal
+from snapshot_assets.catalog.seals.statement import refuse_altered, sign_seal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import refuse_changes
 from snapshot_assets.catalog.state.state import Token as Token  # what writers get from `Catalog.token`
@@ -32,6 +32,7 @@ from snapshot_assets.errors import (
     ClockError,
     ConflictError,
     DamageError,
+    ForkError,
     LimitExceededError,
     LocationDeletedError,
     NoSnapshotError,
@@ -159,12 +160,14 @@ class Catalog:
             ConditionalCreateUnsupportedError: Two creates of one object both succeeded.
             ClockError: This machine's clock and the store's differ by more than 5 minutes.
             ReplicaError: The location is a replica.
-            DamageError: The log has a fault, or the log or its end is lost.
+            DamageError: The log has a fault, or the log or its end is lost, or what was signed contradicts it.
         """
         if signing is not None and signing.key is not None:
             sign(signing, b"a probe\n", clock())
         store = writable(store, single_writer=single_writer, clock=clock)
-        return cls(store, newest_state(store), clock=clock, signing=signing)
+        state = newest_state(store)
+        refuse_altered(store, state, signing)
+        return cls(store, state, clock=clock, signing=signing)
 
     def refresh(self) -> State:
         """Fold the transactions that others committed since, and return the state."""
@@ -238,7 +241,7 @@ class Catalog:
         """
         revision, uri = self.state.seals[-1].revision, self.store.uri
         try:
-            self._with_statistics(lambda state: sign_seal(self.store, state, state.seals[-1].revision, self._signing))
+            self._with_statistics(lambda state: sign_seal(self.store, state, revision, self._signing))
         except SnapshotError as error:
             if self._signing is None or self._signing.key is None:
                 _LOG.warning("The statement about seal %d of %s was not written: %s", revision, uri, error)
@@ -250,22 +253,26 @@ class Catalog:
 
     def checkpoint(self) -> str:
         """Write the checkpoint of the state, unless it exists, and return its path."""
-        with self._lock:
-            return self._with_statistics(lambda state: write_checkpoint(self.store, state))
+        return self._with_statistics(lambda state: write_checkpoint(self.store, state))
 
     def _with_statistics(self, use: Callable[[State], _T]) -> _T:
         """Use the state with the statistics of its files.
 
-        If the checkpoint that they are read from was pruned or damaged meanwhile, reread the head from another one.
+        If the checkpoint that they are read from was pruned or damaged meanwhile, reread the state from another one,
+        which must be what it was.
         """
-        try:
-            return use(self.state)
-        except LimitExceededError:
-            raise
-        except (DamageError, ObjectNotFoundError) as error:
-            _LOG.warning("The state of %s is read again for its statistics: %s", self.store.uri, error)
-            self.state = read_state(self.store, statistics=True)
-            return use(self.state)
+        with self._lock:
+            try:
+                return use(self.state)
+            except LimitExceededError:
+                raise
+            except (DamageError, ObjectNotFoundError) as error:
+                _LOG.warning("The state of %s is read again for its statistics: %s", self.store.uri, error)
+                state = read_state(self.store, through=self.state.revision, statistics=True)
+                if not same_states(state, self.state, statistics=False):
+                    raise ForkError(f"The log has another revision {state.revision} now; verify it.") from error
+                self.state = state
+                return use(state)
 
     def _checkpoint(self) -> None:
         """Add a checkpoint if one is due. A failure does not fail the commit before it."""

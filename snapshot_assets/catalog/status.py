@@ -210,7 +210,7 @@ def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Statu
 
 def _signature(store: ObjectStore, state: State, now: datetime, signing: Signing | None) -> tuple[Moment | None, str]:
     try:
-        found = check_signed(store, state, signing)
+        found = check_signed(store, state, signing, files=False)
     except SignatureError as error:
         return None, str(error)
     return found and Moment(found.revision, found.at, _age(found.at, now), found.by), ""

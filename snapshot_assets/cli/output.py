@@ -178,7 +178,7 @@ def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     texts = [[_text(cell, count=count) for count, cell in zip(counts, row, strict=True)] for row in rows]
     right = [bool(rows) and all(isinstance(row[place], int) for row in rows) for place in range(len(headers))]
     lay_out = _by_rich if len(headers) * len(rows) <= _MOST_CELLS else _one_line_each
-    for line in lay_out(headers, texts, right):
+    for line in lay_out([_text(title, count=False) for title in headers], texts, right):
         sys.stdout.write(f"{line.rstrip()}\n")
 
 

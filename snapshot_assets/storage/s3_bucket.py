@@ -106,11 +106,11 @@ class S3Bucket:
         locks, versions = lock.get("ObjectLockEnabled") == "Enabled", found.get("Status") == "Enabled"
         return Protection(versions, locks, default.get("Mode", "").lower(), days)
 
-    def versions(self) -> Iterator[ObjectVersion]:
-        """Yield all versions and delete markers of the location, by path, the newest first."""
+    def versions(self, prefix: str = "") -> Iterator[ObjectVersion]:
+        """Yield all versions and delete markers of the location below a prefix, by path, the newest first."""
         folder = f"{self._location.prefix}/" if self._location.prefix else ""
         lister = self._client.get_paginator("list_object_versions")
-        pages = iter(lister.paginate(Bucket=self._location.bucket, Prefix=folder))
+        pages = iter(lister.paginate(Bucket=self._location.bucket, Prefix=folder + prefix))
         while True:
             with self._errors("list the versions of"):
                 page = next(pages, None)
@@ -249,7 +249,7 @@ def _storage_error(operation: str, uri: str, error: BotoCoreError | ClientError,
         )
     if status in (401, 403):
         return StoreDeniedError(f"{failed}. Give the credentials the right to {operation} it.", uri=uri)
-    if not status or status >= 500 or status in (408, 409, 429):
+    if not status or (status >= 500 and status != 501) or status in (408, 409, 429):  # 501: it never will
         return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri)
     return StorageError(f"{failed}. Check the location, the bucket and the storage options.", uri=uri)
 

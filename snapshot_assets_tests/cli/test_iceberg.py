@@ -18,11 +18,13 @@ from pyiceberg.table import StaticTable
 
 from snapshot_assets.catalog.iceberg import publish_iceberg
 from snapshot_assets.catalog.iceberg.columns import NotHeldError, held_types
+from snapshot_assets.catalog.iceberg.register import registration
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.files.read import read_batches
 from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import ConflictError, IcebergError
 from snapshot_assets.format.layout import ICEBERG, in_layout
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.relations import Column, Table
@@ -368,6 +370,41 @@ def test_another_table_of_a_catalog_stays_as_it_is(
     assert opened.load_table("main.readings").metadata_location == other
     assert not (exported / "iceberg").exists()
     opened.engine.dispose()
+
+
+def test_a_slow_publisher_does_not_register_older_metadata(source: str, location: Path, tmp_path: Path) -> None:
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/iceberg.db"}
+    store, opened = store_of(location), load_catalog("default", **catalog)
+    export(make_plan(source, location.as_uri()), store)
+    [old] = publish_iceberg(store, tables=[parse_table("main.readings")])
+    slow = registration(catalog, {parse_table("main.readings"): old["metadata"]})
+    export_again(source, location, [1])
+    [new] = publish_iceberg(store, tables=[parse_table("main.readings")], catalog=catalog)
+    slow({parse_table("main.readings"): old["metadata"]})
+    assert opened.load_table("main.readings").metadata_location == new["metadata"] != old["metadata"]
+    opened.engine.dispose()
+
+
+def test_publishers_that_always_meet_others_stop(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, create = store_of(exported), type(store_of(exported)).create
+
+    def lose(self: ObjectStore, path: str, data: bytes, *more: Any) -> None:
+        if path.endswith(".metadata.json"):
+            create(self, path, b"{}")
+        create(self, path, data, *more)
+
+    monkeypatch.setattr(type(store), "create", lose)
+    with pytest.raises(ConflictError, match="10 times at the same time"):
+        publish_iceberg(store)
+
+
+def test_a_seal_that_iceberg_cannot_hold_is_reported(source: str, location: Path) -> None:
+    plan, store = make_plan(source, location.as_uri(), iceberg=True), store_of(location)
+    export(plan, store)
+    change(source, "ALTER TABLE readings ALTER COLUMN value TYPE VARCHAR")
+    with pytest.raises(IcebergError, match=r"Revision \d+ is sealed; only its Iceberg tables were not .*older windows"):
+        export(plan, store, chunks=[2], replace=True)
+    assert read_state(store).sealed
 
 
 def test_without_the_extra_nothing_is_written(

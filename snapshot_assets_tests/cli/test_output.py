@@ -15,10 +15,10 @@ SHOWN = "a\ufffd]0;title\ufffd\ufffd\ufffd2J\ufffdb\tü\u00a0\n\ufffd"
 def test_results_and_messages_contain_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     show(EVIL)
     show_message(EVIL)
-    show_table(["x"], [[EVIL]])
+    show_table([EVIL], [[EVIL]])
     out, err = capsys.readouterr()
     in_cell = SHOWN.replace("\n", " ").expandtabs()
-    assert out == f"{SHOWN}\nx\n{in_cell}\n"
+    assert out == f"{SHOWN}\n{in_cell}\n{in_cell}\n"
     assert err == f"{SHOWN}\n"
 
 

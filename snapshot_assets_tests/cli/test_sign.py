@@ -186,10 +186,11 @@ def test_an_attestation_needs_a_private_key(snapshots: Snapshots, exported: Path
     assert not (tmp_path / "a").exists()
 
 
-def test_an_attestation_into_no_folder_is_refused_before_anything_is_signed(
+def test_an_attestation_that_cannot_be_written_is_refused_before_anything_is_signed(
     snapshots: Snapshots, exported: Path, key: Path, tmp_path: Path
 ) -> None:
-    given = ("--key", str(key), "--attestation", str(tmp_path / "nowhere" / "a.json"))
-    refused = snapshots("sign", "--snapshot", exported.as_uri(), *given)
-    assert (refused.status, f"There is no folder {tmp_path / 'nowhere'} for a.json" in refused.err) == (2, True)
+    for file in (tmp_path, tmp_path / "nowhere" / "a.json"):
+        given = ("--key", str(key), "--attestation", str(file))
+        refused = snapshots("sign", "--snapshot", exported.as_uri(), *given)
+        assert (refused.status, f"--attestation {file} cannot be written" in refused.err) == (2, True), refused.err
     assert not _signature(exported).exists()

@@ -51,11 +51,16 @@ def test_rows_are_shown_as_a_table_and_written_in_every_format(sql: Snapshots, t
     assert pq.read_schema(tmp_path / "it's parquet").names == ["moment", "value"]
 
 
-def test_parquet_has_sums_of_any_size(sql: Snapshots, tmp_path: Path) -> None:
+def test_parquet_has_exact_values(sql: Snapshots, tmp_path: Path) -> None:
     query = "SELECT sum(9007199254740993) AS s, sum(-1) AS s, 'x' AS t, 2::UHUGEINT AS u FROM readings LIMIT 1"
     assert sql("--format", "parquet", "-o", str(tmp_path / "rows"), query).status == 0
     assert pq.read_table(tmp_path / "rows").to_pylist() == [
         {"s": Decimal(72 * 9007199254740993), "s_1": Decimal(-72), "t": "x", "u": Decimal(2)}
+    ]
+    query = "SELECT [sum(9007199254740993)] AS l, INTERVAL '0.000123s' AS i, '12:00:00+02'::TIMETZ AS z FROM readings"
+    assert sql("--format", "parquet", "-o", str(tmp_path / "rows"), query).status == 0
+    assert pq.read_table(tmp_path / "rows").to_pylist() == [
+        {"l": f"[{72 * 9007199254740993}]", "i": "00:00:00.000123", "z": "12:00:00+02"}
     ]
     too_wide = sql(
         "--format", "parquet", "-o", str(tmp_path / "more"), "SELECT 170141183460469231731687303715884105727"
@@ -117,6 +122,10 @@ WRONG = {
     "--at tag:a --at tag:b SELECT": "each has a name",
     "--at main=tag:a SELECT": "main is taken",
     "--at a=1 --at A=2 SELECT": "A is taken",
+    "--at a-b=tag:a SELECT": "letters, digits and _",
+    'FROM "$diff"': "catalog table diff` shows it",
+    "FROM view": "source's views are not among them",
+    "PIVOT readings ON value": "PIVOT must list the values",
     "SELEC": "DuckDB refuses the query",
     "DROP": "DuckDB refuses the query",
     "--format csv EXPLAIN": "DuckDB refuses the query",
@@ -125,7 +134,7 @@ WRONG = {
 
 @pytest.mark.parametrize("call", WRONG)
 def test_a_wrong_call_is_refused(sql: Snapshots, call: str) -> None:
-    done = sql(*call.split())
+    done = sql(*([call] if call.startswith(("FROM", "PIVOT")) else call.split()))
     assert (done.status, done.out) == (2, "")
     assert WRONG[call] in done.err
 
@@ -190,6 +199,13 @@ def test_duckdb_alone_runs_what_is_printed(sql: Snapshots) -> None:
         assert connection.execute("FROM sensors").fetchall() == [(1, "roof"), (2, "cellar")]
 
 
+def test_what_duckdb_alone_cannot_open_is_not_printed(snapshots: Snapshots, exported: Path) -> None:
+    moved = exported.rename(exported.with_name("a[1]"))
+    done = snapshots("sql", "--snapshot", moved.as_uri(), "--print")
+    assert (done.status, done.out, "DuckDB alone opens no files of file://" in done.err) == (2, "", True)
+    assert "72" in snapshots("sql", "--snapshot", moved.as_uri(), "SELECT count(*) FROM readings").out
+
+
 def typed(location: Path, text: str) -> Result:
     """Type lines at a prompt."""
     master, slave = pty.openpty()
@@ -214,3 +230,27 @@ def test_a_person_types_queries_at_a_prompt(exported: Path, end: str) -> None:
     assert "cellar" in done.out
     assert "End a query with ;" in done.err
     assert "nothing does not exist" in done.err
+
+
+def test_a_semicolon_in_a_text_or_a_comment_ends_no_query(exported: Path) -> None:
+    done = typed(exported, "SELECT 'a;\nb' AS x, -- more;\n/* and; */ 7 * 6 AS y; -- done\n\x04")
+    assert (done.status, "42" in done.out, "DuckDB refuses" in done.err) == (0, True, False)
+
+
+def test_a_cancelled_query_says_so(exported: Path) -> None:
+    query = "SELECT count(*) FROM readings"
+    script = (
+        "import signal, sys; from snapshot_assets.cli import main;"
+        "from snapshot_assets.engine.reading import sql; run = sql.SqlSession._run;"
+        "sql.SqlSession._run = lambda *call: (signal.raise_signal(signal.SIGINT), run(*call))[1];"
+        f"sys.exit(main(['sql', '--snapshot', {exported.as_uri()!r}, {query!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "snapshots: The query was cancelled.\n")
+
+
+def test_a_query_starts_without_pandas(exported: Path) -> None:
+    call = ["sql", "--snapshot", exported.as_uri(), "--format", "csv", "FROM readings WHERE moment < '2025-01-02'"]
+    script = f"import sys; from snapshot_assets.cli import main; main({call}); print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[::25] == ["moment,value", "False"]

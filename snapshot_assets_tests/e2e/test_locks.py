@@ -17,6 +17,7 @@ from snapshot_assets.catalog.operations import locks
 from snapshot_assets.catalog.operations.locks import execute_extension, plan_extension
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.format.layout import LOCKS
+from snapshot_assets.storage.base import ObjectInfo
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import ObjectLock, StoreOptions, open_store
 from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots
@@ -142,7 +143,7 @@ def test_a_forged_record_does_not_keep_objects_from_being_locked(location: Locat
         assert location.on("status", "--json").json["locks"]["extended_at"] is None
 
 
-def test_an_export_into_a_hidden_location_is_refused_and_one_into_a_deleted_location_is_not(
+def test_an_export_into_a_location_whose_log_was_hidden_or_deleted_is_refused(
     snapshots: Snapshots, lockable: LockedBucket, source: str, tmp_path: Path
 ) -> None:
     location = Location(snapshots, lockable, tmp_path, locking=False)
@@ -151,13 +152,14 @@ def test_an_export_into_a_hidden_location_is_refused_and_one_into_a_deleted_loca
     for info in list(store.list()):
         store.delete(info.path)
     refused = location.call(*create, status=3).err
-    assert f"{location.uri} has no log: " in refused
+    assert f"{location.uri} has no log, but versions of one: " in refused
     assert "`snapshots --config" in refused
-    assert f" catalog recover --before {datetime.now(UTC):%Y-%m-%d}" in refused
+    [before] = re.findall(r" catalog recover --before ([^ ]+) --snapshot", refused)
     assert list(store.list()) == []
-    location.on("catalog", "recover", "--before", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "--yes")
+    location.on("catalog", "recover", "--before", before, "--yes")
+    location.on("export", "verify")
     location.on("export", "delete", "--yes")
-    location.call(*create)
+    assert "it was deleted or hidden" in location.call(*create, status=3).err
 
 
 def test_status_asks_the_store_and_believes_no_record(
@@ -180,10 +182,33 @@ def test_status_asks_the_store_and_believes_no_record(
     assert location.on("status").out.startswith("OK")
 
 
-def test_status_says_that_locks_are_unknown_where_it_may_not_ask(location: Location) -> None:
+def test_status_finds_what_a_writer_without_the_option_wrote_last(
+    snapshots: Snapshots, lockable: LockedBucket, source: str, tmp_path: Path
+) -> None:
+    if lockable.is_moto:
+        pytest.skip("moto does not answer whether an object is locked")
+    location = Location(snapshots, lockable, tmp_path)
+    location.export(source)
+    assert location.on("status").out.startswith("OK")
+    location.configure(locking=False)
+    location.on("tag", "create", "one")
+    location.configure()
+    assert location.on("status", status=3).out.startswith("UNLOCKED")
+
+
+def test_status_passes_over_what_was_collected_meanwhile(location: Location) -> None:
+    head = Catalog.open(store := location.bucket.store(lock=THIRTY_DAYS)).state
+    gone = ObjectInfo("data/1/chunk-01234567.json", 1, datetime.now(UTC) - DAY)
+    found = locks.known_locks(store, head, [*store.list(), gone])
+    assert found is not None
+    assert (found.object, found.earliest_end) == (gone.path, gone.modified + 3 * DAY)
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_status_says_that_locks_are_unknown_where_it_may_not_ask(location: Location, status: int) -> None:
     with proxy_of(location.bucket.options) as proxy:
-        proxy.strike(Fault(r"HEAD .*/(data/|schema/|transactions/0*1\.)", 403, times=1000))
         location.configure(proxy.options)
+        proxy.strike(Fault(r"HEAD .*/(data/|schema/|transactions/0*1\.)", status, times=1000))
         assert location.on("status", "--json").json["locks"]["earliest_end"] is None
         assert "locked:         unknown; grant the right s3:GetObjectRetention" in location.on("status").out
         assert "lock_end" not in location.on("status", "--format", "openmetrics").out

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Set
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,19 +23,26 @@ from snapshot_assets.catalog.iceberg.table import MAIN, IcebergTable, Version
 from snapshot_assets.catalog.log.truncation import existing_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
-from snapshot_assets.catalog.state.fold import State, first_version
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.errors import IncompleteError, NoSnapshotError, ObjectExistsError, PlanError, UnknownRelationError
-from snapshot_assets.format.actions import SchemaAdded
+from snapshot_assets.errors import (
+    ConflictError,
+    IncompleteError,
+    NoSnapshotError,
+    ObjectExistsError,
+    PlanError,
+    UnknownRelationError,
+)
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.header import format_of
-from snapshot_assets.format.layout import ICEBERG, iceberg_folder, transaction_path
+from snapshot_assets.format.layout import ICEBERG, iceberg_folder
 from snapshot_assets.format.names import Spellings, rule_of, table_text
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 
 _LOG = logging.getLogger(__name__)
+_ATTEMPTS = 10
 _UNREADABLE = {"azblob": "no URI of Azure without the account's name", "oss": "no URI of OSS that all readers know"}
 
 
@@ -65,33 +73,49 @@ def publish(
         default (None if that lacks the table), whether metadata was written, and which revisions were left out.
     """
     base = _base_of(store)
-    while True:
-        folders = iceberg_folders(store.list(ICEBERG))  # before the head, which is then as new as what they publish
-        head = existing_state(store)
-        main, versions = _versions(store, head, at)
-        built = [each for each in _build(store, base, folders, head, main, versions, tables) if each.version]
-        enter = registration(catalog, {each.name: each.uri for each in built}) if catalog is not None else None
+    for _ in range(_ATTEMPTS):
         try:
-            for each in built:
-                each.write(store)
+            return _publish(store, base, at, tables, catalog)
         except ObjectExistsError as error:
             _LOG.info("Another writer published Iceberg metadata at the same time; starting again: %s", error)
-            continue
-        break
-    if enter is not None:
-        enter()
+    raise ConflictError(
+        f"Other writers published Iceberg metadata of {store.uri} {_ATTEMPTS} times at the same time, so some of it was"
+        " not written: run `snapshots iceberg` again when they are done."
+    )
+
+
+def _publish(
+    store: ObjectStore,
+    base: str,
+    at: str | None,
+    tables: Collection[TableName],
+    catalog: Mapping[str, str] | None,
+) -> list[dict[str, Any]]:
+    """Publish the newest head; see `publish`. Objects are built and written one table after the other."""
+    folders = iceberg_folders(store.list(ICEBERG))  # before the head, which is then as new as what they publish
+    head = existing_state(store)
+    main, versions = _versions(store, head, at)
+    held = _hold(store, base, folders, head, main, versions, tables)
+    enter = registration(catalog, {each.name: each.uri for each in held}) if catalog is not None else None
+    tags = {name: tag.pin.revision for name, tag in head.tags.items()}
     current = {table.table_name for each in versions if each.revision == main for table in each.schema.tables}
-    return [
-        {
-            "table": table_text(each.name),
-            "folder": each.location,
-            "metadata": each.uri,
-            "revision": main if each.name in current else None,
-            "written": each.metadata is not None,
-            "left_out": each.left_out,
-        }
-        for each in built
-    ]
+    published = []
+    for each in held:
+        metadata = each.build(main, tags, head.location_id)
+        each.write(store, metadata)
+        published.append(
+            {
+                "table": table_text(each.name),
+                "folder": each.location,
+                "metadata": each.uri,
+                "revision": main if each.name in current else None,
+                "written": metadata is not None,
+                "left_out": each.left_out,
+            }
+        )
+    if enter is not None:
+        enter({each.name: each.uri for each in held})
+    return published
 
 
 def check_held(store: ObjectStore, tables: Iterable[Table]) -> None:
@@ -124,19 +148,6 @@ def _base_of(store: ObjectStore) -> str:
     return f"{location.scheme}://{location.bucket}/{location.prefix}/"
 
 
-class _Schemas:
-    """Schemas of a location, each read once."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._known: dict[str, DatabaseSchema] = {}
-
-    def __call__(self, added: SchemaAdded) -> DatabaseSchema:
-        if added.sha256 not in self._known:
-            self._known[added.sha256] = read_schema(self._store, added)
-        return self._known[added.sha256]
-
-
 def _versions(store: ObjectStore, head: State, at: str | None) -> tuple[int, list[Version]]:
     """Return the revision that readers see by default, and all readable seals of snapshots with schemas, ascending."""
     if not head.has_snapshot:
@@ -147,24 +158,19 @@ def _versions(store: ObjectStore, head: State, at: str | None) -> tuple[int, lis
             f"The snapshot at {store.uri} has no seal that can be read; run the export to its end, which seals it."
         )
     main = readable[-1].revision if at is None else resolve_version(at, head)
-    schemas, versions = _Schemas(store), []
-    state = State(location_id=head.location_id, format_version=first_version(head.events, head.format_version))
-    events = iter([*head.events])
-    event = next(events, None)
-    for seal in readable:
-        while event is not None and event.revision <= seal.revision:
-            state.fold(event, transaction_path(event.revision))
-            event = next(events, None)
+    schemas, versions = cache(partial(read_schema, store)), list[Version]()
+    for seal, state in head.readable_without_files():
         if not state.schemas:  # rebuilt without its schema documents
             continue
-        pending = pending_tombstones(head.at(seal.revision)).values() if state.tombstones else ()
-        tombstones = frozenset(TableName(each.schema, each.table) for each in pending)
+        if state.tombstones:
+            state.files = head.files.at(seal.revision)
+        tombstones = frozenset(TableName(each.schema, each.table) for each in pending_tombstones(state).values())
         newest = schemas(state.schemas[state.schema_id])
         versions.append(Version(seal, newest, format_of(state.header), dict(state.schemas), schemas, tombstones))
     return main, versions
 
 
-def _build(
+def _hold(
     store: ObjectStore,
     base: str,
     folders: Mapping[str, IcebergFolder],
@@ -173,19 +179,18 @@ def _build(
     versions: list[Version],
     tables: Collection[TableName],
 ) -> list[IcebergTable]:
-    """Return the tables with their metadata, of which nothing is written.
+    """Return the tables that have a version that Iceberg can hold, without their metadata.
 
     Raises:
         PlanError: Iceberg cannot hold some; names them all.
     """
     if MAIN in head.tags:
         raise PlanError("The tag 'main' has the name of Iceberg's default branch: rename it by `snapshots tag rename`.")
-    tags = {name: tag.pin.revision for name, tag in head.tags.items()}
     having: dict[TableName, list[Version]] = {}
     for version in versions:
         for table in version.schema.tables:
             having.setdefault(table.table_name, []).append(version)
-    files, built, refused = head.files.merged(), list[IcebergTable](), list[str]()
+    files, held, refused = head.files.merged(), list[IcebergTable](), list[str]()
     seals = np.array([seal.revision for seal in head.seals], dtype=np.int64)
     for name in _chosen(having.keys(), versions, tables):
         folder = folders.get(iceberg_folder(name), IcebergFolder(iceberg_folder(name), 0, {}))
@@ -193,18 +198,17 @@ def _build(
         rows = files.take(np.flatnonzero(own))
         iceberg = IcebergTable(name, folder, base, rows, seals, _previous(store, folder))
         try:
-            iceberg.build(having[name], main, tags, head.location_id)
-            built.append(iceberg)
+            held += [iceberg] if iceberg.hold(having[name], main) else []
         except NotHeldError as error:
             refused.append(str(error))
     if refused:
-        why, can = " ".join(dict.fromkeys(refused)), ", ".join(table_text(each.name) for each in built) or "none"
+        why, can = " ".join(dict.fromkeys(refused)), ", ".join(table_text(each.name) for each in held) or "none"
         raise PlanError(
             f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written. {why} Or select tables by"
             f" --tables, or by iceberg.tables of the plan; Iceberg can hold {can}.",
             tables=refused,
         )
-    return built
+    return held
 
 
 def _chosen(names: Set[TableName], versions: list[Version], tables: Collection[TableName]) -> list[TableName]:

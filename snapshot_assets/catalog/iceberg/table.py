@@ -66,7 +66,7 @@ class Version(NamedTuple):
 
 
 class IcebergTable:
-    """The metadata of one table: `build` it, then `write` it.
+    """The metadata of one table: `hold` its versions, `build` the metadata, then `write` it.
 
     Args:
         base: URI of the location, as Iceberg's readers take it, with a final slash.
@@ -92,9 +92,11 @@ class IcebergTable:
         self.known: dict[str, list[int]] = {} if moved else json.loads(properties.get(MANIFESTS, "{}"))
         self.snapshots = {} if moved else {each["snapshot-id"]: each for each in previous.get("snapshots", ())}
         self.types: dict[int, dict[str, pa.DataType]] = {}
+        self.column_types: dict[str, pa.DataType] = {}
         self.left_out: list[str] = []
         self.objects: dict[str, bytes] = {}
-        self.metadata: TableMetadataV2 | None = None  # None if that on storage is equal
+        self.versions: list[Version] = []
+        self.version = folder.version
 
     @property
     def location(self) -> str:
@@ -102,24 +104,16 @@ class IcebergTable:
         return self.base + self.folder.folder.removesuffix("/metadata/")
 
     @property
-    def version(self) -> int:
-        """The number of the metadata once it is written; 0 if there is none."""
-        return self.folder.version + (self.metadata is not None)
-
-    @property
     def uri(self) -> str:
-        """The URI of the metadata once it is written."""
+        """The URI of the newest metadata, once it is written."""
         return self.base + self.folder._replace(version=self.version).newest
 
-    def build(self, versions: Sequence[Version], main: int, tags: Mapping[str, int], location_id: str) -> None:
-        """Build the metadata of versions, ascending, of which `main` is what readers see by default.
+    def build(self, main: int, tags: Mapping[str, int], location_id: str) -> TableMetadataV2 | None:
+        """Return the metadata of the held versions, of which `main` is what readers see by default.
 
-        Raises:
-            NotHeldError: Iceberg cannot hold the table at `main`.
+        It is None if that on storage is equal.
         """
-        held, types = self._held(versions, main)
-        if not held:
-            return
+        held, types = self.versions, self.column_types
         schemas: list[Schema] = []
         by_table: dict[int, Schema] = {}
         snapshots: list[dict[str, Any]] = []
@@ -133,8 +127,7 @@ class IcebergTable:
         refs = {name: {"snapshot-id": revision, "type": "tag"} for name, revision in tags.items()}
         refs[MAIN] = {"snapshot-id": main, "type": "branch"}
         metadata = self._metadata(schemas, snapshots, refs, main, location_id)
-        if json.loads(_json(metadata)) != self.previous:
-            self.metadata = metadata
+        return metadata if json.loads(_json(metadata)) != self.previous else None
 
     def _metadata(
         self,
@@ -177,8 +170,12 @@ class IcebergTable:
             }
         )
 
-    def _held(self, versions: Sequence[Version], main: int) -> tuple[list[Version], dict[str, pa.DataType]]:
-        """Return the versions that Iceberg can hold together with `main`, and the types of all columns."""
+    def hold(self, versions: Sequence[Version], main: int) -> bool:
+        """Choose the versions that Iceberg can hold together with `main`; return whether there are any.
+
+        Raises:
+            NotHeldError: Iceberg cannot hold the table at `main`.
+        """
         types: dict[str, pa.DataType] = {}
         held = []
         for version in sorted(versions, key=lambda each: (each.revision != main, -each.revision)):
@@ -190,7 +187,8 @@ class IcebergTable:
                 self.left_out.append(f"Revision {version.revision} is left out. {error.reason}.")
             else:
                 held.append(version)
-        return sorted(held, key=lambda each: each.revision), types
+        self.versions, self.column_types = sorted(held, key=lambda each: each.revision), types
+        return bool(held)
 
     def _merged(self, version: Version, known: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
         """Return the types of a version's columns, widened for its files and for the other versions."""
@@ -299,21 +297,24 @@ class IcebergTable:
             if np.searchsorted(kept, first) < np.searchsorted(kept, last, "right")
         }
 
-    def write(self, store: ObjectStore) -> None:
-        """Write the manifests, then the metadata, then the hint that names it.
+    def write(self, store: ObjectStore, metadata: TableMetadataV2 | None) -> None:
+        """Write the manifests, then the metadata, then the hint that names it; then release them.
 
         Raises:
             ObjectExistsError: Another writer wrote metadata of that number since.
         """
-        hint, version = self.folder.folder + VERSION_HINT, str(self.version).encode()
-        if self.metadata is None:
+        hint = self.folder.folder + VERSION_HINT
+        if metadata is None:
+            version = str(self.version).encode()
             if hint not in self.folder.objects or store.get(hint) != version:  # a writer was interrupted
                 store.put(hint, version)
             return
+        self.version += 1
         for _ in in_parallel(store, lambda item: store.put(*item), self.objects.items()):
             pass
-        store.create(self.uri.removeprefix(self.base), _json(self.metadata))
-        store.put(hint, version)
+        store.create(self.uri.removeprefix(self.base), _json(metadata))
+        store.put(hint, str(self.version).encode())
+        self.objects.clear()
 
 
 def _json(metadata: TableMetadataV2) -> bytes:

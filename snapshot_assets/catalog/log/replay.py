@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint
@@ -30,6 +30,7 @@ from snapshot_assets.errors import (
     NotAFileError,
     ObjectNotFoundError,
     SnapshotError,
+    StorageError,
     TornObjectError,
     UnsupportedVersionError,
 )
@@ -45,7 +46,10 @@ FaultError = DamageError | UnsupportedVersionError
 
 def bring_back(store: ObjectStore) -> str:
     """Return a sentence on how a lost object of the log comes back; versions, which S3 may keep, lose nothing."""
-    versions = ", or from older versions with `snapshots catalog recover`" if bucket_of(store) is not None else ""
+    bucket, versions = bucket_of(store), ""
+    with suppress(StorageError):  # whoever may not ask cannot recover either
+        if bucket is not None and bucket.protection.versioned:
+            versions = ", or from older versions with `snapshots catalog recover`"
     return f"Bring it back from a copy{versions}, or else rebuild the log with `snapshots catalog rebuild`."
 
 

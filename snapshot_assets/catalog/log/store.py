@@ -44,7 +44,7 @@ from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import Listed
 
-_REACH = 1_000_000
+REACH = 1_000_000
 """Most revisions between two that objects of one log name."""
 _SETTLE_TRIES = 5
 _SETTLE_WAIT = 0.2
@@ -95,7 +95,7 @@ class Listing:
         return self.transactions[bisect_right(self.transactions, revision) :]
 
 
-def reachable_end(known: int, named: Iterable[int]) -> int:
+def reachable_end(known: int, named: Iterable[int], reach: int = REACH) -> int:
     """Return the highest revision that a log may have, above a known one, of those that its objects name.
 
     Whoever may write can name any revision: one so far above all lower ones that no log gets there is no evidence. If
@@ -103,7 +103,7 @@ def reachable_end(known: int, named: Iterable[int]) -> int:
     """
     end = known
     for revision in sorted(named):
-        if revision > end + _REACH and end > 1:
+        if revision > end + reach and end > 1:
             break
         end = max(end, revision)
     return end

@@ -258,6 +258,7 @@ class GarbagePlan:
         waiting: Garbage that is younger.
         foreign: Objects that are not part of the format; they stay.
         retained: What was to be deleted, but the store keeps it until a time; the next collection tries again.
+        retained_until: When the last lock of old versions in it ends, if the store says that.
         pinned: What the pins of the head name that this was planned on.
     """
 
@@ -267,6 +268,7 @@ class GarbagePlan:
     grace: timedelta
     pinned: PinnedPaths = field(default_factory=PinnedPaths, repr=False, compare=False)
     retained: tuple[Garbage, ...] = ()
+    retained_until: datetime | None = None
 
 
 def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> GarbagePlan:

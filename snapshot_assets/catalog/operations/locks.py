@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.garbage import PinnedPaths, checked_grace, scan_head
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.altered import names_of, true_objects
-from snapshot_assets.errors import DamageError, ObjectNotFoundError, StoreDeniedError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, StorageError, StoreDeniedError
 from snapshot_assets.format import documents
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import HINTS, ICEBERG, LOCKS, in_layout, is_probe
@@ -78,11 +78,11 @@ def _needs_lock(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Locks:
-    """Until when everything that is needed is locked, by times and by the store's answers on the oldest objects.
+    """Until when all that is needed is locked, by times and by the store's answers on the oldest and newest objects.
 
     Attributes:
-        earliest_end: When the first of the locks ends; None if this user may not ask the store. What has no lock ended
-            when it was written.
+        earliest_end: When the first of the locks ends; None if this user gets no answer. What has no lock ended when it
+            was written.
         object: The object that has it.
         period: How long new objects are locked, or extended locks, whichever is less.
         extended_at: When the last extension began that has ended; None if there is none.
@@ -111,11 +111,14 @@ def known_locks(store: ObjectStore, state: State, needed: Iterable[ObjectInfo]) 
     objects = to_lock(needed)
     facts = min(written, bucket.options.lock.period), run.began_at if run else None
     ends = [(end_of(each), each.path) for each in objects]
-    oldest = nsmallest(_ASKED, objects, key=attrgetter("modified"))
-    try:  # what a record says, whoever may write can forge
-        ends += [(bucket.proved_lock(each.path) or each.modified, each.path) for each in oldest]
-    except StoreDeniedError:
-        return Locks(None, "", *facts)
+    modified = attrgetter("modified")
+    for each in {*nsmallest(_ASKED, objects, modified), *nlargest(_ASKED, objects, modified)}:
+        try:  # what a record says, whoever may write can forge; and the newest writer may lack the option
+            ends.append((bucket.proved_lock(each.path) or each.modified, each.path))
+        except ObjectNotFoundError:  # collected meanwhile
+            continue
+        except StorageError:
+            return Locks(None, "", *facts)
     return Locks(*min(ends), *facts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -13,7 +14,7 @@ from snapshot_assets.catalog.operations.garbage import Garbage, GarbagePlan, che
 from snapshot_assets.catalog.state.retained import needed_seals
 from snapshot_assets.catalog.verify.altered import alterations, names_of, remedy, versioned_bucket
 from snapshot_assets.catalog.verify.retained import needed_objects
-from snapshot_assets.errors import DamageError, ObjectRetainedError, PlanError
+from snapshot_assets.errors import DamageError, ObjectRetainedError, PlanError, StorageError
 from snapshot_assets.format.layout import in_layout, is_written_once
 from snapshot_assets.storage.create import probe
 from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket
@@ -79,7 +80,7 @@ def execute_versions(
     bucket = versioned_bucket(catalog.store)
     assert bucket is not None
     before = probe(catalog.store, single_writer=True).store_time - plan.grace
-    planned, deleted, retained = {*plan.deleted}, list[Garbage](), list[Garbage]()
+    planned, deleted, retained, ends = {*plan.deleted}, list[Garbage](), list[Garbage](), list[datetime | None]()
     for each in [each for each in _unneeded(catalog, bucket, before) if _garbage(each) in planned]:
         if each.marker and retained and retained[-1].path == each.path:
             continue
@@ -87,7 +88,10 @@ def execute_versions(
             bucket.delete_version(each.path, each.version)
         except ObjectRetainedError:
             retained.append(_garbage(each))
+            with suppress(StorageError):  # of a user who may not ask
+                ends.append(bucket.retained_until(each.path, each.version))
         else:
             deleted.append(_garbage(each))
             progress(_garbage(each))
-    return replace(plan, deleted=tuple(deleted), retained=tuple(retained))
+    until = max((each for each in ends if each is not None), default=None)
+    return replace(plan, deleted=tuple(deleted), retained=tuple(retained), retained_until=until)

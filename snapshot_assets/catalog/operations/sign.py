@@ -8,7 +8,8 @@ from snapshot_assets.catalog.log.truncation import refuse_faults
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replica import refuse_replica
 from snapshot_assets.catalog.seals.ssh import Signing
-from snapshot_assets.catalog.seals.statement import sign_object, sign_seal
+from snapshot_assets.catalog.seals.statement import refuse_altered, sign_object, sign_seal
+from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.errors import SignatureError, VersionNotFoundError
 from snapshot_assets.format.layout import SIGNATURE, comparison_of, seal_path, verification_of
 from snapshot_assets.storage.base import ObjectStore
@@ -19,7 +20,7 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
 
     Raises:
         VersionNotFoundError: Nothing is sealed.
-        DamageError: The log has a fault, or contradicts a seal.
+        DamageError: The log has a fault, or contradicts a seal, or what was signed before.
         PlanError, SigningError: See `seals.ssh.sign`.
     """
     refuse_replica(store)
@@ -28,7 +29,8 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
     head = Catalog(store, scan.state).require_snapshot()
     if not head.seals:
         raise VersionNotFoundError(f"Nothing is sealed at {store.uri}; export what is missing, which seals it.")
-    signed = []
+    head.files, signed = FileSet(head.files.merged()), []  # whose digests are computed once
+    refuse_altered(store, head, signing)
     for sealed in head.readable() if all_seals else head.readable()[-1:]:
         if (found := checksum_of(head.at(sealed.revision))) != sealed.seal.checksum:
             path, own = seal_path(sealed.revision), sealed.seal.checksum
@@ -38,6 +40,6 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
             signed.append(seal_path(sealed.revision))
     for path in sorted(info.path for info in store.list()) if records else ():
         finished = verification_of(path) or comparison_of(path) not in (None, ("unfinished",))
-        if finished and sign_object(store, signing, path):
+        if finished and sign_object(store, signing, path, {}, None):
             signed.append(path)
     return [path + SIGNATURE for path in signed]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import check_transaction, read_checkpoint
@@ -85,7 +85,7 @@ class Inventory:
         manifests = [*self.hints, *(pin.manifest for pin in self.pins)]
         return sorted(manifests, key=lambda manifest: manifest.revision)
 
-    @property
+    @cached_property
     def highest(self) -> int:
         """The highest revision that may have been committed, as any object of this location shows."""
         shown = [manifest.revision for manifest in self.manifests]

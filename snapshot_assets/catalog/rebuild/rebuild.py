@@ -323,9 +323,8 @@ def rebuild(
 
 def _refuse_unreachable(store: ObjectStore, inventory: Inventory) -> None:
     """Refuse a log object that no log reaches: a new log would have to go on above it."""
-    named = sorted({*inventory.log.transactions, *inventory.log.checkpoints})
-    end = reachable_end(inventory.highest, named)
-    for path in (path for path in sorted(inventory.objects) if log_revision(path) > end):
+    end = reachable_end(inventory.highest, {*inventory.log.transactions, *inventory.log.checkpoints})
+    for path in (path for path in inventory.objects if log_revision(path) > end):
         raise ForkError(
             f"{path} in {store.uri} is too far above revision {end}, the highest that other objects show, to be of its "
             "log. Move it away, and run again; nothing was changed.",

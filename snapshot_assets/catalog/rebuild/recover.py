@@ -14,13 +14,21 @@ from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import proved, writer_name
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.scan import LogScan, faults_of_log
-from snapshot_assets.catalog.log.store import list_log, reachable_end
+from snapshot_assets.catalog.log.scan import LogScan, faults_of_log, scan_log
+from snapshot_assets.catalog.log.store import REACH, list_log, reachable_end
 from snapshot_assets.catalog.manifest import shown_state, write_hints
 from snapshot_assets.catalog.rebuild.base import fold
 from snapshot_assets.catalog.rebuild.pins import KeptPins
 from snapshot_assets.catalog.rebuild.rebuild import first_transaction, time_after, write_log
-from snapshot_assets.catalog.verify.altered import Names, names_of, same_bytes, true_objects, versioned_bucket, view_of
+from snapshot_assets.catalog.verify.altered import (
+    Names,
+    names_of,
+    same_bytes,
+    true_objects,
+    true_version,
+    versioned_bucket,
+    view_of,
+)
 from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, LocationNotEmptyError, NoSnapshotError, PlanError, ReplicaError
@@ -31,14 +39,16 @@ from snapshot_assets.format.layout import (
     REPLICA,
     VERIFICATIONS,
     attempt_of,
+    checkpointed_revision,
     in_layout,
     is_probe,
     is_receipt,
     log_revision,
+    sealed_revision,
 )
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.s3_bucket import ObjectVersion
+from snapshot_assets.storage.s3_bucket import ObjectVersion, S3Bucket
 
 _BLOCK = 4 << 20
 _LATER = ("tag/", "savepoint/", VERIFICATIONS, COMPARISONS)
@@ -106,6 +116,7 @@ def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None =
         raise NoSnapshotError(
             f"No version shows a snapshot at {store.uri} at {time_text(before)}; give another time.", uri=store.uri
         )
+    chosen |= _later_checkpoints(store, bucket, names, scan, chosen)
     missing = tuple(sorted(needed.keys() - chosen.keys()))
     plan = Recovery(to or store, view_of(store, bucket, chosen), before, scan.state.revision, missing=missing)
     if to is not None:
@@ -113,10 +124,27 @@ def plan_recovery(store: ObjectStore, before: datetime, to: ObjectStore | None =
     again = [(names[path][0], each) for path, each in chosen.items() if names[path][0] != each]
     hidden = tuple(each for newest, each in again if newest.marker)
     other = (each for newest, each in again if not newest.marker and not same_bytes(bucket, newest, each))
-    _, _, present = true_objects(store, bucket, names)
+    plan = _with_later(replace(plan, hidden=hidden, overwritten=tuple(other)), names, scan, chosen.keys())
+    present = true_objects(store, bucket, names)[2] if plan.lost else scan
     pins = {str(each.pin) for each in present.state.pins} - {str(each.pin) for each in scan.state.pins}
-    plan = replace(plan, hidden=hidden, overwritten=tuple(other), pins=tuple(sorted(pins)))
-    return _with_later(plan, names, scan, chosen.keys())
+    return replace(plan, pins=tuple(sorted(pins)))
+
+
+def _later_checkpoints(
+    store: ObjectStore, bucket: S3Bucket, names: Names, scan: LogScan, chosen: Mapping[str, ObjectVersion]
+) -> dict[str, ObjectVersion]:
+    """Return the checkpoints that were written later, of revisions that a whole log had then and that it gives."""
+    revisions = range(max(scan.start, scan.state.rebuilt_at, 1), scan.state.revision + 1)
+    later = {
+        path: true_version(store, bucket, versions)
+        for path, entries in names.items()
+        if checkpointed_revision(path) in revisions and path not in chosen
+        if (versions := [each for each in entries if not each.marker])
+    }
+    if not later or any(faults_of_log(scan)):
+        return {}
+    refused = {path for path, _ in scan_log(view_of(store, bucket, {**chosen, **later})).faults}
+    return {path: each for path, each in later.items() if path not in refused}
 
 
 def _copied(to: ObjectStore, chosen: Mapping[str, ObjectVersion]) -> tuple[ObjectVersion, ...]:
@@ -134,7 +162,7 @@ def _with_later(plan: Recovery, names: Names, scan: LogScan, chosen: Set[str]) -
     if any(faults_of_log(scan)):
         return plan
     revisions = {*map(log_revision, names)}
-    end = reachable_end(plan.revision, revisions)
+    end = reachable_end(plan.revision, revisions, 2 * REACH)  # what is hidden above stays out of reach for long
     restart = end + 1 if end > plan.revision else 0
     if restart and REPLICA in names and not names[REPLICA][0].marker:
         raise ReplicaError(
@@ -145,8 +173,9 @@ def _with_later(plan: Recovery, names: Names, scan: LogScan, chosen: Set[str]) -
     lost = tuple(sorted(revision for revision in revisions if plan.revision < revision <= end))
 
     def contradicts(path: str) -> bool:
-        revision, is_later = log_revision(path), names[path][-1].modified >= plan.before
-        is_below = 0 < revision <= plan.revision and path not in chosen  # of a rebuild since
+        revision = max(log_revision(path), sealed_revision(path) or 0)
+        is_later = names[path][-1].modified >= plan.before
+        is_below = 0 < log_revision(path) <= plan.revision and path not in chosen  # of a rebuild since
         return revision > end or is_below or (is_later and (is_receipt(path) or path.startswith(_LATER)))
 
     later = (path for path, entries in names.items() if not entries[0].marker and contradicts(path))

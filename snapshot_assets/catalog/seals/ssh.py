@@ -56,7 +56,7 @@ def sign(signing: Signing, data: bytes, at: datetime) -> bytes:
     try:
         check_signature(signing, "the key of `signing`", data, done.stdout, at)
     except SignatureError as error:
-        raise SigningError(f"{error} List it, or sign with another one.") from None
+        raise SigningError(f"{error} If its key is not listed, list it, or sign with another one.") from None
     return done.stdout
 
 

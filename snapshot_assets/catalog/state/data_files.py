@@ -228,8 +228,10 @@ class FileSet:
 
     def merged(self) -> FileColumns:
         """Return all intervals of all files in columns, sorted, with their statistics."""
-        added = columns_of([*self.closed, *self._added()])
-        base = self._patched()
+        base, changed = self._patched(), [*self.closed, *self._added()]
+        if base is not None and not changed:
+            return base  # which is sorted
+        added = columns_of(changed)
         return (added if base is None else base.concat(added)).sorted()
 
     def _patched(self) -> FileColumns | None:

@@ -290,12 +290,9 @@ class FileColumns:
         table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
         return FileColumns(table.combine_chunks(), self.bounds.concat(other.bounds, self.table.num_rows))
 
-    def digests(self, revisions: Iterable[int]) -> dict[int, str]:
-        """Return a SHA-256 over all that each of these revisions records of its files (FORMAT.md, section 7).
-
-        Raises:
-            DamageError, ObjectNotFoundError: See `Bounds.of`.
-        """
+    @cached_property
+    def _digests(self) -> np.ndarray:
+        """A SHA-256 over all that is recorded of each row."""
         hashes = [hashlib.sha256(record) for record in _records([self.table[name] for name in _SIGNED])]
         for column in sorted(self.bounds.columns):
             for kind, bounds in self.bounds.of(column).items():
@@ -303,8 +300,15 @@ class FileColumns:
                 records = _records([*names, *bounds.columns[1:]])
                 for file, record in zip(bounds["file"].to_pylist(), records, strict=True):
                     hashes[file].update(record)
-        digests = np.frombuffer(b"".join(each.digest() for each in hashes), "V32")
-        return {each: hashlib.sha256(digests[self.in_state(each)].tobytes()).hexdigest() for each in revisions}
+        return np.frombuffer(b"".join(each.digest() for each in hashes), "V32")
+
+    def digests(self, revisions: Iterable[int]) -> dict[int, str]:
+        """Return a SHA-256 over all that each of these revisions records of its files (FORMAT.md, section 7).
+
+        Raises:
+            DamageError, ObjectNotFoundError: See `Bounds.of`.
+        """
+        return {each: hashlib.sha256(self._digests[self.in_state(each)].tobytes()).hexdigest() for each in revisions}
 
     def not_retained(self, retained: Sequence[int]) -> FileColumns:
         """Return all intervals of the files that no retained revision, ascending, has."""

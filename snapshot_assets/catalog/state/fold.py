@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.pins import PinAction, held_tags
-from snapshot_assets.catalog.state.state import BaseState, ChunkState, SealState
+from snapshot_assets.catalog.state.state import BaseState, ChunkState, Schemas, SealState
 from snapshot_assets.errors import (
     BrokenLinkError,
     DocumentError,
@@ -257,7 +257,7 @@ class State(BaseState):
     def _start(self, snapshot_id: str, header: act.Header) -> None:
         self.expiries_dropped_until = self.expiries_kept_since
         self.snapshot_id, self.header = snapshot_id, header
-        self.schemas, self.chunks, self.in_progress = {}, {}, {}
+        self.schemas, self.chunks, self.in_progress = Schemas(), {}, {}
 
     def at(self, revision: int) -> State:
         """Return the state at a retained revision."""
@@ -274,6 +274,17 @@ class State(BaseState):
             state.fold(event, transaction_path(event.revision))
         state.revision = revision
         return state
+
+    def readable_without_files(self) -> Iterator[tuple[SealState, State]]:
+        """Yield each readable seal with its state, computed from the one before, without its files; see `at`."""
+        then = State(location_id=self.location_id, format_version=first_version(self.events, self.format_version))
+        events, place = self.events, 0
+        for seal in self.readable():
+            while place < len(events) and events[place].revision <= seal.revision:
+                then.fold(events[place], transaction_path(events[place].revision))
+                place += 1
+            then.revision = seal.revision
+            yield seal, then
 
 
 def first_version(events: Iterable[Event], last: int) -> int:

@@ -10,9 +10,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.state.pins import Pins, TagState
+from snapshot_assets.errors import DocumentError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
-from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.layout import TRANSACTIONS, UNTIMED_CHUNK
 from snapshot_assets.format.windows import Window, count_windows, plan_windows, window_at
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from snapshot_assets.catalog.state.file_columns import FileState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Schemas(dict[int, act.SchemaAdded]):
+    """Schemas by id. What names another one, such as a forged checkpoint, is damaged."""
+
+    def __missing__(self, number: int) -> act.SchemaAdded:
+        raise DocumentError(f"A file has schema {number}, which the log does not have.", object=TRANSACTIONS)
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ class BaseState:
     created_at: datetime = _EPOCH
     created_by: str = ""
     data_revision: int = 0
-    schemas: dict[int, act.SchemaAdded] = field(default_factory=dict)
+    schemas: Schemas = field(default_factory=Schemas)
     chunks: dict[int, ChunkState] = field(default_factory=dict)
     files: FileSet = field(default_factory=_no_files)
     in_progress: dict[int, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, takewhile
@@ -25,6 +25,7 @@ from snapshot_assets.format.layout import (
     COMPARISONS,
     HINTS,
     SEALS,
+    TRANSACTIONS,
     VERIFICATIONS,
     checkpointed_revision,
     is_receipt,
@@ -237,15 +238,21 @@ def altered_faults(scan: LogScan) -> Iterator[Fault]:
 
 
 def refuse_hidden_log(store: ObjectStore) -> None:
-    """Refuse a location without a log if its bucket has versions of one, which no command deleted.
+    """Refuse a location without a log if its bucket has versions of one.
+
+    A new log would have other bytes under names that are written once, also if a command deleted the old one.
 
     Raises:
-        LostLogError: Something else hid it.
+        LostLogError: It was deleted or hidden.
     """
-    for fault in altered_faults(scan_log(store)):
-        if fault.is_damage:
+    with suppress(StoreDeniedError):  # whoever may not list versions cannot know
+        bucket = versioned_bucket(store)
+        log = [each for each in bucket.versions(TRANSACTIONS) if log_revision(each.path)] if bucket is not None else []
+        if log:
+            since = time_text(min(each.modified for each in log if each.newest))
             raise LostLogError(
-                f"{store.uri} has no log: {fault.message} If that was deleted on purpose, use another location.",
+                f"{store.uri} has no log, but versions of one: it was deleted or hidden. `snapshots catalog recover "
+                f"--before {since}` brings back what was there before that second; else use another location.",
                 uri=store.uri,
             )
 

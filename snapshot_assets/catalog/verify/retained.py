@@ -11,7 +11,7 @@ from operator import attrgetter
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pins.objects import pin_document
-from snapshot_assets.catalog.state.fold import SealState, State, first_version
+from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained import between, documents_of, lives, needed_events
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, faults_by_object, read_object
@@ -101,14 +101,9 @@ def older_seal_faults(head: State) -> Iterator[Fault]:
 
 
 def sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
-    """Yield each readable seal with its state, as `State.at` returns it; each is computed from the one before."""
-    then = State(location_id=head.location_id, format_version=first_version(head.events, head.format_version))
-    events, place = head.events, 0
-    for sealed in head.readable():
-        while place < len(events) and events[place].revision <= sealed.revision:
-            then.fold(events[place], transaction_path(events[place].revision))
-            place += 1
-        then.files, then.revision = head.files.at(sealed.revision), sealed.revision
+    """Yield each readable seal with its state, as `State.at` returns it."""
+    for sealed, then in head.readable_without_files():
+        then.files = head.files.at(sealed.revision)
         yield sealed, then
 
 

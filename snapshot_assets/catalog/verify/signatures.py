@@ -9,19 +9,12 @@ from typing import NamedTuple
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.seals.ssh import Signing, lists_of
-from snapshot_assets.catalog.seals.statement import compare_statement, read_signed
+from snapshot_assets.catalog.seals.statement import compare_statement, read_signed, statements_that_count
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.errors import SignatureError
-from snapshot_assets.format.layout import (
-    SEALS,
-    SIGNATURE,
-    is_record_signature,
-    seal_path,
-    sealed_revision,
-    transaction_path,
-)
+from snapshot_assets.format.layout import SIGNATURE, is_record_signature, seal_path, transaction_path
 from snapshot_assets.format.units import parse_time
 from snapshot_assets.storage.base import ObjectStore
 
@@ -34,10 +27,12 @@ class Signed(NamedTuple):
     by: str
 
 
-def check_signed(store: ObjectStore, head: State, signing: Signing | None, version: int | None = None) -> Signed | None:
+def check_signed(
+    store: ObjectStore, head: State, signing: Signing | None, version: int | None = None, *, files: bool = True
+) -> Signed | None:
     """Return the signed seal that covers a version, or the newest one, after a comparison with the log.
 
-    Without a list of signers, nothing need be signed: returns None.
+    Without a list of signers, nothing need be signed: returns None. Without `files`, no statistics are compared.
 
     Raises:
         SignatureError: No signature that counts covers it, or what is signed is not what the log has.
@@ -56,18 +51,18 @@ def check_signed(store: ObjectStore, head: State, signing: Signing | None, versi
         message = f"The newest seal, revision {newest}, is not signed: {path}{SIGNATURE} is missing."
         raise SignatureError(f"{message} `snapshots sign` signs it, where the key is.", object=path)
     statement, by = found
-    compare_statement(store, head, revision, statement)
+    compare_statement(store, head, revision, statement, files=files)
     for each in {revision, version or revision}:  # a seal in the log may state another checksum than its files have
         if (checksum := checksum_of(head.at(each))) != (stated := statement["versions"][str(each)]):
             message = f"Revision {each} has checksum {checksum}; {path} is signed, and states {stated}."
             raise SignatureError(message, object=path)
-    signed = [sealed_revision(each.path) or 0 for each in store.list(SEALS) if each.path.endswith(SIGNATURE)]
-    if (last := max(signed, default=0)) > head.revision and not is_there(store, transaction_path(last)):
-        raise SignatureError(
-            f"Revision {last} was sealed and signed; the log ends at revision {head.revision}. Its end is lost, or an"
-            " older log was put in its place.",
-            object=seal_path(last),
-        )
+    for last, _ in statements_that_count(store, head, signing, head.revision):
+        if not is_there(store, transaction_path(last)):
+            raise SignatureError(
+                f"Revision {last} was sealed and signed; the log ends at revision {head.revision}. Its end is lost, or"
+                " an older log was put in its place.",
+                object=seal_path(last),
+            )
     return Signed(revision, parse_time(statement["exported_at"]), by)
 
 

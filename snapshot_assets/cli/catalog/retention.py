@@ -159,6 +159,7 @@ def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan,
             "garbage": [_garbage(each) for each in plan.deleted],
             "waiting": [_garbage(each) for each in plan.waiting],
             "retained": [_garbage(each) for each in plan.retained],
+            "retained_until": plan.retained_until and time_text(plan.retained_until),
             "foreign": list(plan.foreign),
         }
         show_json(facts)
@@ -173,7 +174,8 @@ def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan,
             show(f"{sizes(plan.waiting)}, garbage for less than {duration_text(plan.grace)}: kept so long")
         if plan.retained:
             right = "; or the right s3:DeleteObjectVersion is missing" if options.versions else ""
-            show(f"{sizes(plan.retained)}, {RETAINED}{right}")
+            until = f"; the last lock ends at {time_text(plan.retained_until)}" if plan.retained_until else ""
+            show(f"{sizes(plan.retained)}, {RETAINED}{right}{until}")
     for path in plan.foreign:
         show_message(f"left alone: {path} is not part of the format")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -120,9 +121,9 @@ def sign(options: argparse.Namespace) -> int:
     signing = signing if options.key is None else replace(signing, key=options.key)
     if signing.key is None:
         raise PlanError("no key is given; give --key KEY, or write signing.key in the configuration.")
-    file = Path(options.attestation or ".")
-    if not file.parent.is_dir():
-        raise PlanError(f"There is no folder {file.parent} for {file.name}; make it, or name another file.")
+    file = Path(options.attestation or "attestation")
+    if options.attestation and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):
+        raise PlanError(f"--attestation {file} cannot be written; name a file in a folder that you may write to.")
     store = open_log(options, place.store())
     signed = sign_location(store, signing, all_seals=options.all, records=options.records)
     if options.attestation:

@@ -20,7 +20,13 @@ from pathlib import Path
 
 from snapshot_assets.catalog.catalog import MAX_CLOCK_SKEW, Catalog
 from snapshot_assets.catalog.verify.comparisons import last_full_comparison
-from snapshot_assets.errors import ObjectNotFoundError, SnapshotError, StorageError, StoreDeniedError
+from snapshot_assets.errors import (
+    ObjectNotFoundError,
+    SnapshotError,
+    StorageError,
+    StoreDeniedError,
+    StoreUnavailableError,
+)
 from snapshot_assets.format.layout import TRANSACTIONS
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import duration_text, human_bytes, human_seconds, size_text
@@ -190,11 +196,10 @@ def _check_lock(uri: str, bucket: S3Bucket) -> Check:
             work(f"{TRANSACTIONS}probe-{uuid.uuid4().hex}")  # which does not exist, so that nothing is locked
         except StoreDeniedError as error:
             return failed(check, uri, error, f"Grant the right {right}.")
-        except ObjectNotFoundError:
+        except (ObjectNotFoundError, StoreUnavailableError):  # some servers fail at an object that is not there
             continue
         except StorageError as error:
-            if right.endswith("Retention"):  # some servers fail at the hold of an object that is not there
-                return failed(check, uri, error, "Use a store that locks objects, or remove the storage option lock.")
+            return failed(check, uri, error, "Use a store that locks objects, or remove the storage option lock.")
     return Check(check, uri, True, detail)
 
 

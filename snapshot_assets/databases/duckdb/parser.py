@@ -42,10 +42,10 @@ _KINDS = {
 
 
 class Texts:
-    """Checks texts with the parser of an empty database in memory, `connection`."""
+    """Checks texts with the parser of `connection`, a database in memory that opens no files; by default, a new one."""
 
-    def __init__(self) -> None:
-        self.connection = duckdb.connect(config=CONFIG)
+    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
+        self.connection = connection or duckdb.connect(config=CONFIG)
 
     def close(self) -> None:
         """Close the database."""

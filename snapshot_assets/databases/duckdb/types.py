@@ -90,8 +90,8 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
         PlanError: The plan wants a native carrier, and the type has only text.
     """
     _refuse(kind, kind, where)
-    union = _contains(kind, ("union",))
-    own_text = union or _contains(kind, _TEXT_LEAVES)
+    union = contains(kind, ("union",))
+    own_text = union or contains(kind, _TEXT_LEAVES)
     if wanted is Carrier.NATIVE and own_text:
         raise refused_carrier(where, str(kind), wanted, "only text holds all its values")
     text = union or (wanted is Carrier.TEXT and not own_text)
@@ -163,8 +163,9 @@ def _children(kind: DuckDBPyType) -> Sequence[tuple[str, DuckDBPyType]]:
     return members[1:] if kind.id == "union" else members
 
 
-def _contains(kind: DuckDBPyType, identities: Collection[str]) -> bool:
-    return kind.id in identities or any(_contains(child, identities) for _, child in _children(kind))
+def contains(kind: DuckDBPyType, identities: Collection[str]) -> bool:
+    """Return whether a type has a part of some type ids, or is one."""
+    return kind.id in identities or any(contains(child, identities) for _, child in _children(kind))
 
 
 def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0) -> None:

@@ -36,7 +36,7 @@ from snapshot_assets.engine.export.tasks import Outcome, Provenance, Task
 from snapshot_assets.engine.progress import Stage, silent
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
-from snapshot_assets.errors import ConflictError, NoSnapshotError
+from snapshot_assets.errors import ConflictError, IcebergError, NoSnapshotError, UsageError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import NameRule, Spellings, rule_of
@@ -266,7 +266,11 @@ class ExportRun:
         )
         if (iceberg := self.plan.iceberg) is None:
             return sealed
-        published = publish_iceberg(catalog.store, tables=iceberg.tables, catalog=iceberg.catalog)
+        try:
+            published = publish_iceberg(catalog.store, tables=iceberg.tables, catalog=iceberg.catalog)
+        except UsageError as error:  # the export changed something
+            done = f"Revision {sealed.seal.revision} is sealed; only its Iceberg tables were not published"
+            raise IcebergError(f"{done}: {error} Then run `snapshots iceberg`.", **error.attributes) from error
         return replace(sealed, iceberg=published)
 
     def committed_schema(self) -> DatabaseSchema:

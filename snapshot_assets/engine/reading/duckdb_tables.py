@@ -6,8 +6,9 @@ file has the table's types and no row of it is deleted; the snapshot's reader st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
@@ -22,7 +23,10 @@ from snapshot_assets.engine.reading.parallel import read_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.name_texts import printed_name
-from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+
+_TEXTS = re.compile(r"text|name|(?:character varying|varchar|string)(?:\(\d+\))?", re.IGNORECASE)
+"""Types of databases that compare as DuckDB's texts do."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,7 @@ class SqlColumn:
     @property
     def selected(self) -> str:
         """The item of a SELECT list."""
-        cast = self.value.endswith(f" AS {self.type})")  # already
-        return f"{self.value if cast else f'CAST({self.value} AS {self.type})'} AS {identifier(self.shown)}"
+        return f"CAST({self.value} AS {self.type}) AS {identifier(self.shown)}"
 
 
 @dataclass(frozen=True)
@@ -156,11 +159,11 @@ class Stream:
         return self.feeds[-1].reader().__arrow_c_stream__(requested_schema)
 
 
-def sql_tables(schema: DatabaseSchema) -> list[SqlTable]:
-    """Return the tables of a snapshot as DuckDB shows them; one without columns is left out, as DuckDB has none."""
-    with closing(Texts()) as texts:
-        names = unique([table.table_name for table in schema.tables if table.columns])
-        return [_table(schema.table(name), names, schema.database, texts) for name in names]
+def sql_tables(schema: DatabaseSchema, texts: Texts, only: TableName | None = None) -> Iterator[SqlTable]:
+    """Yield the tables of a snapshot as DuckDB shows them; one without columns is left out, as DuckDB has none."""
+    names = unique([table.table_name for table in schema.tables if table.columns])
+    for name in names if only is None else [only]:
+        yield _table(schema.table(name), names, schema.database, texts)
 
 
 def unique(names: Sequence[TableName]) -> dict[TableName, TableName]:
@@ -205,10 +208,10 @@ def _table(table: Table, names: Mapping[TableName, TableName], database: str, te
         except UnsupportedTypeError as error:
             notes.append(f"{printed_name(*name, column.name)} is left out: {error}")
             continue
-        if column.carrier is Carrier.TEXT and columns[-1].type == "VARCHAR" != column.type:
+        if columns[-1].type == "VARCHAR" and not _TEXTS.fullmatch(column.type):
             carried.append(f"{printed_name(column.name)} ({column.type})")
     if carried:
-        notes.append(f"Carried as text in {printed_name(*name)}, and texts here: {', '.join(carried)}.")
+        notes.append(f"Texts here, which compare as texts, in {printed_name(*name)}: {', '.join(carried)}.")
     return SqlTable(table, names[name], tuple(columns), tuple(notes))
 
 
@@ -225,19 +228,3 @@ def _column(table: TableName, column: Column, shown: str, database: str, texts: 
         named = Column(name=shown, type=type_text, arrow_type=column.arrow_type)
     streamed, value = ingest(table, named, kind)
     return SqlColumn(column.name, shown, str(kind), streamed, value)
-
-
-PathOf = Callable[[FilePart], str]
-"""Returns the name by which DuckDB opens a file."""
-
-
-def table_query(
-    table: SqlTable, own: Mapping[int, Sequence[FilePart]], documents: Mapping[int, DatabaseSchema], path_of: PathOf
-) -> list[str]:
-    """Return the queries of the files that DuckDB reads by itself, one for each schema with which they were written."""
-    return [
-        table.direct(
-            [path_of(part) for part in parts], documents[schema_id].table(table.table.table_name).arrow_schema().names
-        )
-        for schema_id, parts in own.items()
-    ]

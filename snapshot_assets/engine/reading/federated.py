@@ -9,14 +9,15 @@ from functools import partial
 import pyarrow as pa
 
 from snapshot_assets.catalog.federation import FederatedTable, Federation, Member, OpenBelow, Span, open_federation
+from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.reading.options import ReadOptions, parse_versions
 from snapshot_assets.engine.reading.planning import (
     FilePart,
     FileRows,
     chosen_columns,
-    documents_for,
     file_parts,
+    needs_documents,
     time_range_of,
 )
 from snapshot_assets.engine.reading.tasks import PlannedRead, grouped
@@ -62,7 +63,8 @@ def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOption
 
 
 def _parts(member: Member, table: Table, time_range: TimeFilter | None, *, dropped: bool = False) -> list[FilePart]:
-    documents = documents_for(member.store, member.state, table.table_name, time_range)
+    needed = needs_documents(member.state, table.table_name, time_range)
+    documents = read_schemas(member.store, member.state) if needed else {}
     return file_parts(member.state, table, documents, time_range, dropped=dropped)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
@@ -18,10 +18,13 @@ from snapshot_assets.engine.files.read import check_hash
 from snapshot_assets.engine.reading.planning import FilePart, FileRows
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import hashing_threads, threads
+from snapshot_assets.storage.location import FILE, parse_location
 from snapshot_assets.storage.retry import STOPS
 
 _WAITING_BATCHES = 4  # of each file: a thread that is ahead waits
 _POLL_SECONDS = 0.1
+Hashed = set[tuple[object, ...]]
+"""Files that were hashed: location, path, SHA-256, and the time of one on this machine."""
 
 
 def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -53,12 +56,24 @@ def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = 
         stop.set()
 
 
-def check_parts(store: ObjectStore, parts: Sequence[FilePart]) -> None:
-    """Hash files side by side, and compare them with the log; see `files.read.check_hash` for errors."""
-    if parts:
+def unhashed(
+    store: ObjectStore, parts: Iterable[FilePart], known: Hashed, *, local: bool
+) -> dict[tuple[object, ...], FilePart]:
+    """Return the files that are not known to have been hashed; a local one is another file once its time changed."""
+    found = {
+        (store.uri, part.file.path, part.file.sha256, store.head(part.file.path).modified if local else None): part
+        for part in parts
+    }
+    return {identity: part for identity, part in found.items() if identity not in known}
+
+
+def check_parts(store: ObjectStore, parts: Iterable[FilePart], known: Hashed) -> None:
+    """Hash files that are not known side by side, and compare them with the log; see `files.read.check_hash`."""
+    if new := unhashed(store, parts, known, local=parse_location(store.uri).scheme == FILE):
         with threads(hashing_threads(store, HASHING_THREADS)) as pool:
-            for _ in pool.map(lambda part: check_hash(store, part.file), parts):
+            for _ in pool.map(lambda part: check_hash(store, part.file), new.values()):
                 pass
+        known.update(new)
 
 
 def _fill(rows: FileRows, part: FilePart, queue: Queue[object], stop: threading.Event) -> None:

@@ -5,7 +5,7 @@ The log selects files; the task that reads a file selects row groups from its fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -183,12 +183,16 @@ def choose_read(store: ObjectStore, options: RowOptions) -> TableRead | pa.Table
     """
     head = newest_state(store)
     if isinstance(options.table, str):
-        since = 0 if options.since is None else resolve_version(options.since, head)
-        request = TableRequest(head, _state(store, head, options.version), since)
-        rows = METADATA_TABLES[options.table].read(request)
+        rows = read_metadata(options.table, head, _state(store, head, options.version), options.since)
         return rows.select(chosen_columns(rows.schema, options.columns, options.table).names)
     state = readable_state(store, head, options.version)
     return choose_files(store, state, read_schema(store, state.schemas[state.schema_id]), options)
+
+
+def read_metadata(name: str, head: State, state: State, since: str | None) -> pa.Table:
+    """Return a metadata table of a state; `since` is the version at which `$diff` starts."""
+    first = 0 if since is None else resolve_version(since, head)
+    return METADATA_TABLES[name].read(TableRequest(head, state, first))
 
 
 def newest_state(store: ObjectStore) -> State:
@@ -218,8 +222,17 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
     return head if revision == head.revision else read_state(store, through=revision)
 
 
-def choose_files(store: ObjectStore, state: State, newest: DatabaseSchema, options: RowOptions) -> TableRead:
-    """Choose the files of a table at a state with that newest schema; see `choose_read` for errors."""
+def choose_files(
+    store: ObjectStore,
+    state: State,
+    newest: DatabaseSchema,
+    options: RowOptions,
+    documents: Callable[[], Mapping[int, DatabaseSchema]] | None = None,
+) -> TableRead:
+    """Choose the files of a table at a state with that newest schema; see `choose_read` for errors.
+
+    `documents` returns the schemas of the state's files, by id; by default, they are read where they are needed.
+    """
     assert isinstance(options.table, TableName)
     schemas, rule = [schema.name for schema in newest.schemas], rule_of(newest.database)
     names = SpelledNames(rule, schemas, {each.table_name: () for each in newest.tables})
@@ -228,7 +241,8 @@ def choose_files(store: ObjectStore, state: State, newest: DatabaseSchema, optio
     table = newest.table(name)
     schema = chosen_columns(table.arrow_schema(), options.columns, str(name), rule)
     time_range = time_range_of(options, state, table)
-    parts = file_parts(state, table, documents_for(store, state, name, time_range), time_range)
+    documents = documents or partial(read_schemas, store, state)
+    parts = file_parts(state, table, documents() if needs_documents(state, name, time_range) else {}, time_range)
     return TableRead(store, state, table, schema, time_range, parts, options.verify)
 
 
@@ -248,13 +262,10 @@ def time_range_of(options: RowOptions, state: State, table: Table) -> TimeFilter
     return TimeFilter(options.start, options.end, state.header.time_zone)
 
 
-def documents_for(
-    store: ObjectStore, state: State, table: TableName, time_range: TimeFilter | None
-) -> dict[int, DatabaseSchema]:
-    """Return the schemas of a state's files, by id; empty if Parquet files of the table are read without a filter."""
-    needed = format_of(state.header).is_text or time_range is not None
-    needed = needed or any((each.schema, each.table) == table for each in state.tombstones.values())
-    return read_schemas(store, state) if needed else {}
+def needs_documents(state: State, table: TableName, time_range: TimeFilter | None) -> bool:
+    """Return whether a read needs the schemas of a table's files: not for Parquet that is read without a filter."""
+    tombstones = ((each.schema, each.table) for each in state.tombstones.values())
+    return format_of(state.header).is_text or time_range is not None or table in tombstones
 
 
 def chosen_columns(schema: pa.Schema, columns: Sequence[str], table: str, rule: NameRule = NameRule.EXACT) -> pa.Schema:

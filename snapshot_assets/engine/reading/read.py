@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from weakref import WeakKeyDictionary
@@ -18,12 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.objects import HASHING_THREADS, hash_object
+from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.executors import prepare_session
 from snapshot_assets.engine.files.read import check_sha256, text_schemas
 from snapshot_assets.engine.reading.native import InexpressibleError, NativeRead, plan_native
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
+from snapshot_assets.engine.reading.parallel import Hashed, check_parts, unhashed
 from snapshot_assets.engine.reading.planning import FilePart, FileRows, TableRead
 from snapshot_assets.engine.reading.source import open_read
 from snapshot_assets.engine.reading.tasks import PlannedRead, grouped, table_work
@@ -36,19 +36,15 @@ from snapshot_assets.format.name_texts import written_name, yaml_key
 from snapshot_assets.format.names import Spellings, rule_of, table_text
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.bulk import hashing_threads, threads
 from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.options import StoreOptions
 
-_Known = tuple[str, str, str, datetime | None]
-_hashed: WeakKeyDictionary[SparkSession, set[_Known]] = WeakKeyDictionary()
+_hashed: WeakKeyDictionary[SparkSession, Hashed] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart], *, local: bool) -> None:
     """Hash the files that this session has not hashed yet, and compare them with the log.
-
-    A local file counts as another one once its time has changed.
 
     Those on this machine (`local`) are hashed by threads of this process, others by a Spark job.
 
@@ -59,22 +55,15 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
     """
     with _lock:
         known = _hashed.setdefault(spark, set())
-    new: dict[_Known, FilePart] = {}
-    for part in parts:
-        file = part.file
-        identity = store.uri, file.path, file.sha256, store.head(file.path).modified if local else None
-        if identity not in known:
-            new[identity] = part
+    if local:
+        check_parts(store, parts, known)
+        return
+    new = unhashed(store, parts, known, local=False)
     files = {part.file.path: part.file for part in new.values()}
-    with threads(hashing_threads(store, HASHING_THREADS)) if local else nullcontext() as pool:
-        if pool is not None:
-            found = pool.map(lambda path: (path, _sha256(store, path)), files)
-        else:
-            found = _in_tasks(spark, store, list(new.values()))
-        for path, sha256 in found:  # the first fault ends it: the others need not be hashed
-            if sha256 is None:
-                raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
-            check_sha256(files[path], sha256)
+    for path, sha256 in _in_tasks(spark, store, list(new.values())):  # the first fault ends it
+        if sha256 is None:
+            raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
+        check_sha256(files[path], sha256)
     known.update(new)
 
 

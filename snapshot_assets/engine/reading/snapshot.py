@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from snapshot_assets.catalog.listing import METADATA_TABLES, TableRequest
+from snapshot_assets.catalog.listing import METADATA_TABLES
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.parallel import read_parts
-from snapshot_assets.engine.reading.planning import TableRead, choose_files, newest_state, readable_state
+from snapshot_assets.engine.reading.planning import TableRead, choose_files, newest_state, read_metadata, readable_state
 from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import printed_name
@@ -102,9 +101,11 @@ class Snapshot:
         Raises:
             UnknownRelationError: There is no such table; names similar ones.
         """
-        return SnapshotTable(
-            self, choose_files(self.store, self.state, self.schema, RowOptions(table=parse_table(name)))
-        )
+        return SnapshotTable(self, self.choose(RowOptions(table=parse_table(name))))
+
+    def choose(self, options: RowOptions) -> TableRead:
+        """Choose the files of a table; see `choose_files`."""
+        return choose_files(self.store, self.state, self.schema, options, lambda: self.documents)
 
     def metadata(self, name: str, since: str | None = None) -> pa.Table:
         """Return a metadata table of this version, such as `$files` or `$tags`; see the reference of metadata tables.
@@ -119,8 +120,7 @@ class Snapshot:
             raise PlanError(f"there is no metadata table {name!r}. {suggestion(name, METADATA_TABLES)}")
         if (name == "$diff") is (since is None):
             raise PlanError("since is the version at which $diff starts: give it for that table, and for no other")
-        first = 0 if since is None else resolve_version(since, self.head)
-        return METADATA_TABLES[name].read(TableRequest(self.head, self.state, first))
+        return read_metadata(name, self.head, self.state, since)
 
     def __repr__(self) -> str:
         return f"<Snapshot of {self.store.uri} at revision {self.revision}, {len(self.schema.tables)} tables>"
@@ -185,17 +185,13 @@ class SnapshotTable:
             raise PlanError(f"columns is {columns!r}; write a list of names, such as ['id', 'fare'], or leave it out")
         TimeFilter(_aware(start), _aware(end))  # refuses an empty range
         options = RowOptions(table=self.definition.table_name, columns=chosen, start=start, end=end, verify=verify)
-        read = self._read(options)
+        read = self.snapshot.choose(options)
         if filter is None:
             batches = read_parts(read.rows(), read.parts)
         else:
             batches = read_parts(read.rows(self.schema), read.parts)
             batches = (batch.filter(filter).select(read.schema.names) for batch in batches)
         return pa.RecordBatchReader.from_batches(read.schema, batches)
-
-    def _read(self, options: RowOptions) -> TableRead:
-        snapshot = self.snapshot
-        return choose_files(snapshot.store, snapshot.state, snapshot.schema, options)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return all rows as an Arrow stream (Arrow PyCapsule interface)."""
@@ -222,7 +218,8 @@ class SnapshotTable:
         def read(
             columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _batch_size: int | None
         ) -> Iterator[pl.DataFrame]:
-            for batch in self.scan(columns, verify=verify):
+            names = self.schema.names[:1] if columns == [] else columns  # a frame without columns has no rows
+            for batch in self.scan(names, verify=verify):
                 frame = pl.DataFrame(batch)
                 if rows is not None:  # the first rows of the table; the predicate selects among them
                     frame = frame.head(rows)

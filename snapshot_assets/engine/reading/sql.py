@@ -18,17 +18,19 @@ from tempfile import gettempdir
 from typing import Any, TypeVar
 
 import duckdb
+from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.catalog.listing import METADATA_TABLES
-from snapshot_assets.databases.duckdb.parser import base_tables, nodes
+from snapshot_assets.databases.duckdb.parser import Texts, base_tables, nodes
+from snapshot_assets.databases.duckdb.types import contains
 from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.engine.reading.duckdb_tables import Stream
 from snapshot_assets.engine.reading.object_files import PROTOCOL, ObjectFiles
-from snapshot_assets.engine.reading.parallel import check_parts
+from snapshot_assets.engine.reading.parallel import Hashed, check_parts
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.reading.sql_places import DEFAULT, MARGIN, Bounds, Place, local_root, places_of
-from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError
+from snapshot_assets.errors import DatabaseError, InterruptedRunError, PlanError, SnapshotError
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.scratch_folders import scratch_folder
 
@@ -39,19 +41,31 @@ _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _PLANNING = "statistics_propagation,empty_result_pullup,late_materialization,row_group_pruner"
 """Optimizers that would drop the scan of a table without rows from a plan."""
 
-_CONFINED = {"python_enable_replacements": "false", "enable_external_access": "false", "lock_configuration": "true"}
+_INEXACT = ("hugeint", "uhugeint", "interval", "time with time zone", "union")  # in Parquet
 _EXPLAINS = re.compile(r"\A\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([\w\s,]*\))?", re.IGNORECASE)
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _Result = TypeVar("_Result")
 _DESCRIBES = re.compile(r"\s*(?:DESC|DESCRIBE|SHOW)\b", re.IGNORECASE)
 _READ_ONLY = (
     "A snapshot is read-only, and a call runs one statement: write one SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE or"
-    " EXPLAIN."
+    " EXPLAIN. PIVOT must list the values of its columns: FROM (PIVOT t ON month IN (1, 2) USING sum(amount))."
+)
+_TABLES = (
+    " SHOW ALL TABLES lists the tables. The source's views are not among them, and $diff is not: `snapshots catalog"
+    " table diff` shows it."
 )
 _LINE = "\n\nLINE "  # what follows is the query as it was planned
 _METADATA = "snapshot_metadata"
 _Key = tuple[str, str, str]
 """Database, schema and table in SQL, in lower case."""
+
+
+@contextmanager
+def _cancelled() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptedRunError("The query was cancelled.") from None
 
 
 class SqlSession(AbstractContextManager["SqlSession"]):
@@ -75,16 +89,18 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         output: Path | None = None,
     ) -> None:
         self._snapshots, self._verify, self._notify, self._output = snapshots, verify, notify, output
-        self._hashed, self._noted, self._streams = set[tuple[str, str]](), set[str](), list[Stream]()
+        self._hashed, self._noted, self._streams = Hashed(), set[str](), list[Stream]()
         self._used = list[Place]()
-        self._places = {_key(place.path): place for place in places_of(snapshots)}
+        self._files = ObjectFiles()
         with ExitStack() as stack:
             spill = stack.enter_context(scratch_folder(Path(gettempdir()), "snapshots-sql"))
             self._planner, self._runner = (
                 stack.enter_context(duckdb.connect(config={"temp_directory": str(spill)})) for _ in range(2)
             )
-            self._files = ObjectFiles()
             self._runner.register_filesystem(self._files)
+            self._confine()
+            texts = Texts(self._planner)
+            self._places = {_key(place.path): place for place in places_of(snapshots, texts)}
             self._define()
             self._opened = stack.pop_all()
 
@@ -104,20 +120,25 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             *(f"ATTACH ':memory:' AS {identifier(name)}" for name in names),
             *(f"CREATE SCHEMA IF NOT EXISTS {qualified(path)}" for path in schemas),
             f"SET search_path = {literal(','.join(map(qualified, default)))}",
+            "SET lock_configuration = true",
         ]
         self._planner.execute(f"SET disabled_optimizers = {literal(_PLANNING)}")
         for connection, own in ((self._planner, [*statements, *tables]), (self._runner, statements)):
-            for statement in [*own, *self._confined()]:
+            for statement in own:
                 connection.execute(statement)
 
-    def _confined(self) -> Iterator[str]:
-        """Yield the settings that let queries open the files of the snapshots and the output, and nothing else."""
+    def _confine(self) -> None:
+        """Let only the database that runs queries open files: one that a query names itself fails in its plan."""
         folders = [f"{root}/data" for snapshot in self._snapshots.values() if (root := local_root(snapshot))]
-        yield f"SET allowed_directories = [{', '.join(map(literal, [*folders, f'{PROTOCOL}://']))}]"
-        if self._output is not None:
-            yield f"SET allowed_paths = [{literal(str(self._output))}]"
-        yield from (f"SET {name} = {value}" for name, value in _CONFINED.items())
+        outputs = [] if self._output is None else [str(self._output)]
+        for connection, allowed in ((self._planner, []), (self._runner, [*folders, f"{PROTOCOL}://"])):
+            connection.execute(
+                f"SET allowed_directories = [{', '.join(map(literal, allowed))}];"
+                f"SET allowed_paths = [{', '.join(map(literal, outputs))}];"
+                "SET python_enable_replacements = false; SET enable_external_access = false"
+            )
 
+    @_cancelled()
     def rows(self, sql: str, limit: int) -> tuple[list[str], list[tuple[str | None, ...]]]:
         """Return the names of the columns of a query, and at most so many of its rows, as texts.
 
@@ -132,10 +153,12 @@ class SqlSession(AbstractContextManager["SqlSession"]):
             text = f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM ({_body(query)}\n) LIMIT {limit}"
         return self._run(connection, lambda: _fetched(connection.execute(text)))
 
+    @_cancelled()
     def write(self, sql: str, kind: str) -> None:
         """Write the rows of a query to the session's `output` as `csv`, `json` (one object a line) or `parquet`.
 
-        Integers of 128 bits, such as sums of integers, are DECIMAL(38, 0) in Parquet.
+        Integers of 128 bits, such as sums of integers, are DECIMAL(38, 0) in Parquet. Values for which it has no exact
+        type, such as intervals, are texts.
 
         Raises: See `rows`.
         """
@@ -143,11 +166,10 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         if query.type is not duckdb.StatementType.SELECT:
             raise PlanError("EXPLAIN has no rows to write: leave --format and --output out.")
         rows = f"FROM ({_body(query)}\n)"
-        if kind == "parquet":  # it lacks integers of 128 bits, such as sums: DuckDB would write rounded ones
-            columns = self._run(connection, lambda: connection.execute(f"DESCRIBE {rows}").fetchall())
-            wide = [identifier(name) for name, type_text, *_ in columns if type_text in ("HUGEINT", "UHUGEINT")]
-            casts = ", ".join(f"CAST({name} AS DECIMAL(38, 0)) AS {name}" for name in wide)
-            rows = f"SELECT * REPLACE ({casts}) {rows}" if wide else rows
+        if kind == "parquet":
+            relation = self._run(connection, lambda: connection.sql(rows))
+            casts = ", ".join(_parquet_casts(dict(zip(relation.columns, relation.types, strict=True))))
+            rows = f"SELECT * REPLACE ({casts}) {rows}" if casts else rows
         text = f"COPY ({rows}) TO {literal(str(self._output))} (FORMAT {kind}, USE_TMP_FILE false)"
         self._run(connection, lambda: connection.execute(text))
 
@@ -235,9 +257,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 self._notify(note)
         read = place.read(bounds)
         if self._verify:
-            new = [part for part in read.parts if (store.uri, part.file.path) not in self._hashed]
-            check_parts(store, new)
-            self._hashed.update((store.uri, part.file.path) for part in new)
+            check_parts(store, read.parts, self._hashed)
         root = local_root(snapshot)
         queries, streamed = place.queries(
             read, lambda part: f"{root}/{part.file.path}" if root else self._files.name(store, part)
@@ -263,15 +283,26 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 if feed.error is not None:
                     raise feed.error from None
             for place in self._used if not self._verify else ():
-                check_parts(place.snapshot.store, place.parts or ())
+                check_parts(place.snapshot.store, place.parts or (), set())
             raise _refused(error) from None
 
 
+def statement_end(text: str) -> int | None:
+    """Return the place of the semicolon, in bytes of UTF-8, that ends a statement, which a comment may follow."""
+    data = text.encode()
+    return next((offset for offset, _ in duckdb.tokenize(text) if data[offset : offset + 1] == b";"), None)
+
+
 def _body(query: duckdb.Statement) -> str:
-    """Return the text of a query up to its semicolon, which a comment may follow."""
-    text = query.query.encode()
-    end = next((offset for offset, _ in duckdb.tokenize(query.query) if text[offset : offset + 1] == b";"), None)
-    return text[:end].decode()
+    return query.query.encode()[: statement_end(query.query)].decode()
+
+
+def _parquet_casts(columns: Mapping[str, DuckDBPyType]) -> Iterator[str]:
+    """Yield casts of the columns that DuckDB would write into Parquet with other values, such as rounded ones."""
+    for name, kind in columns.items():
+        if contains(kind, _INEXACT):
+            fits = "DECIMAL(38, 0)" if kind.id in ("hugeint", "uhugeint") else "VARCHAR"
+            yield f"CAST({identifier(name)} AS {fits}) AS {identifier(name)}"
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> tuple[list[str], list[tuple[str | None, ...]]]:
@@ -289,7 +320,8 @@ def _refusals() -> Iterator[None]:
 def _refused(error: duckdb.Error) -> SnapshotError:
     if isinstance(error, duckdb.OperationalError):
         return DatabaseError(f"DuckDB cannot run the query: {error}")
-    return PlanError(f"DuckDB refuses the query: {str(error).split(_LINE)[0]}")
+    more = _TABLES if "Table with name" in str(error) else ""
+    return PlanError(f"DuckDB refuses the query: {str(error).split(_LINE)[0]}{more}")
 
 
 def _key(path: Sequence[str]) -> _Key:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,13 +13,15 @@ from functools import partial
 import duckdb
 import pyarrow as pa
 
+from snapshot_assets.databases.duckdb.parser import Texts
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.engine.reading.duckdb_tables import PathOf, SqlTable, Stream, sql_tables, table_query
+from snapshot_assets.engine.reading.duckdb_tables import SqlTable, Stream, sql_tables
 from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.parallel import check_parts
-from snapshot_assets.engine.reading.planning import FilePart, TableRead, choose_files
+from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.engine.reading.snapshot import Snapshot
 from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import is_utc
@@ -48,14 +51,18 @@ class Place:
 
     def read(self, bounds: Bounds) -> TableRead:
         """Return the files that may have rows in some bounds; without a hash, since they are hashed before."""
-        snapshot, name = self.snapshot, self.table.table.table_name
-        options = RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False)
-        return choose_files(snapshot.store, snapshot.state, snapshot.schema, options)
+        name = self.table.table.table_name
+        return self.snapshot.choose(RowOptions(table=name, start=bounds[0], end=bounds[1], verify=False))
 
-    def queries(self, read: TableRead, path_of: PathOf) -> tuple[list[str], list[FilePart]]:
+    def queries(self, read: TableRead, path_of: Callable[[FilePart], str]) -> tuple[list[str], list[FilePart]]:
         """Return the queries of the files that DuckDB reads by itself, and the other files."""
-        own, streamed = self.table.groups(read, self.snapshot.documents)
-        return table_query(self.table, own, self.snapshot.documents, path_of), streamed
+        documents, name = self.snapshot.documents, self.table.table.table_name
+        own, streamed = self.table.groups(read, documents)
+        queries = [
+            self.table.direct(list(map(path_of, parts)), documents[schema_id].table(name).arrow_schema().names)
+            for schema_id, parts in own.items()
+        ]
+        return queries, streamed
 
     def scans(self, filters: Iterable[str]) -> Bounds:
         """Return the bounds that filters of one scan, as DuckDB explains them, set to the time index."""
@@ -91,10 +98,10 @@ def local_root(snapshot: Snapshot) -> str | None:
     return str(location.local_path)
 
 
-def places_of(snapshots: Mapping[str, Snapshot]) -> Iterator[Place]:
+def places_of(snapshots: Mapping[str, Snapshot], texts: Texts) -> Iterator[Place]:
     """Yield the tables of snapshots by their names in SQL."""
     for name, snapshot in snapshots.items():
-        for table in sql_tables(snapshot.schema):
+        for table in sql_tables(snapshot.schema, texts):
             yield Place((name, *table.name), snapshot, table)
 
 
@@ -102,10 +109,14 @@ def relation_of(
     snapshot: Snapshot, name: TableName, connection: duckdb.DuckDBPyConnection, *, verify: bool
 ) -> duckdb.DuckDBPyRelation:
     """Return a table as a relation of any connection; see `SnapshotTable.to_duckdb`."""
-    place = next(each for each in places_of({DEFAULT: snapshot}) if each.table.table.table_name == name)
+    if not snapshot.schema.table(name).columns:
+        raise PlanError(f"{printed_name(*name)} has no columns, and a relation of DuckDB needs some: use count().")
+    with closing(Texts()) as texts:
+        [table] = sql_tables(snapshot.schema, texts, name)
+    place = Place((DEFAULT, *table.name), snapshot, table)
     read, root = place.read((None, None)), local_root(snapshot)
     if verify:
-        check_parts(snapshot.store, read.parts)
+        check_parts(snapshot.store, read.parts, set())
     queries, streamed = place.queries(read, partial(_path_below, root or ""))
     if streamed or root is None:
         streamed = streamed if root else read.parts
@@ -120,12 +131,21 @@ def view_statements(snapshots: Mapping[str, Snapshot]) -> Iterator[str]:
     """Yield statements by which DuckDB alone reads snapshots: views of their files, which are not hashed.
 
     A comment names each table that DuckDB alone cannot read.
+
+    Raises:
+        PlanError: DuckDB opens no files of the location.
     """
+    for snapshot in snapshots.values():
+        uri = snapshot.store.uri
+        if parse_location(uri).scheme not in ("s3", "gs") and local_root(snapshot) is None:
+            raise PlanError(f"DuckDB alone opens no files of {uri}: write the query, and `snapshots sql` answers it.")
     for name in snapshots:
         if name != DEFAULT:
             yield f"ATTACH ':memory:' AS {identifier(name)};"
     schemas = set[tuple[str, ...]]()
-    for place in places_of(snapshots):
+    with closing(Texts()) as texts:
+        places = list(places_of(snapshots, texts))
+    for place in places:
         path = place.path[1:] if place.path[0] == DEFAULT else place.path
         if path[:-1] not in schemas:
             schemas.add(path[:-1])

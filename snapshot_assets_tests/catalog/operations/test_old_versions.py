@@ -63,6 +63,8 @@ def test_locked_versions_are_counted_and_stay_hidden(locked: LockedBucket) -> No
     before = contents(writer.store)
     done = collect(writer)
     assert done.retained
+    asked = [locked.bucket().retained_until(each.path, each.version) for each in done.retained]
+    assert done.retained_until == max(each for each in asked if each is not None)
     assert {each.path for each in done.deleted} <= {each.path for each in locked.versions()} | {
         each.path for each in done.deleted if is_probe(each.path)
     }

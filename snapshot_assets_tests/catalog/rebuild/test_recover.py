@@ -11,7 +11,9 @@ from typing import cast
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.store import REACH
 from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -20,13 +22,21 @@ from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import LocationNotEmptyError, NoSnapshotError, PlanError, StoreUnavailableError
-from snapshot_assets.format.layout import SEALS, VERIFICATIONS, checkpoint_path, log_revision, transaction_path
+from snapshot_assets.format.layout import (
+    SEALS,
+    VERIFICATIONS,
+    checkpoint_path,
+    log_revision,
+    seal_path,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import StoreWrapper
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.attacks import (
     ATTACKS,
+    Attack,
     altered,
     contents,
     first_alteration,
@@ -99,13 +109,49 @@ def test_fifty_attacked_objects_are_named_and_all_bytes_come_back(
 def test_a_forged_object_far_above_the_log_is_hidden_by_a_recovery(lockable: LockedBucket) -> None:
     store = lockable.store()
     head = snapshot_at(store).catalog.state.revision
-    before, far = second_later(), transaction_path(10**12)
-    store.put(far, b"forged")
+    before, far = second_later(), (seal_path(10**12) + ".sig", transaction_path(10**12))
+    for path in far:
+        store.put(path, b"forged")
     plan = plan_recovery(store, before)
-    assert (plan.revision, plan.later, plan.lost) == (head, (far,), ())
+    assert (plan.revision, plan.later, plan.lost) == (head, far, ())
     done = execute_recovery(plan)
     assert done.report is not None
     assert [fault for fault in done.report.faults if fault.is_damage] == []
+
+
+def test_a_forged_object_that_a_recovery_hid_stays_out_of_reach_of_later_commits(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    forged = snapshot_at(store).catalog.state.revision + REACH + 1
+    before = second_later()
+    for path in (transaction_path(forged), checkpoint_path(forged)):
+        store.put(path, b"forged")
+    execute_recovery(plan_recovery(store, before))
+    catalog = Catalog.open_for_writing(store)
+    create_tag(catalog, "two", catalog.state.seals[-1].revision)
+    assert not verify(store).damaged
+    again = plan_recovery(store, second_later())
+    assert (again.written, again.later, again.lost) == ([], (), ())
+
+
+@pytest.mark.parametrize("attack", [None, hide, overwrite])
+def test_checkpoints_that_were_written_after_the_time_stay(
+    lockable: LockedBucket, tmp_path: Path, attack: Attack | None
+) -> None:
+    """Of revisions before it: those that the log gives are no forgery."""
+    store = lockable.store()
+    writer = snapshot_at(store)
+    before = second_later()
+    honest = write_checkpoint(store, writer.catalog.state)
+    data = store.get(honest)
+    forged = checkpoint_path(3)
+    store.put(forged, data)
+    if attack is not None:
+        attack(store, honest)
+    plan = plan_recovery(store, before)
+    assert (plan.later, [each.path for each in plan.written]) == ((forged,), [honest] * (attack is not None))
+    done = execute_recovery(plan).report
+    assert done is not None
+    assert (done.faults, store.get(honest)) == ([], data)
 
 
 def test_a_later_recovery_writes_nothing_back_that_an_earlier_one_gave_up(

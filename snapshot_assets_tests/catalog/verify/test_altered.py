@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import list_log
+from snapshot_assets.catalog.log.replay import bring_back, list_log
 from snapshot_assets.catalog.operations.maintain_log import execute_repair, plan_repair
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
@@ -17,6 +17,8 @@ from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import VERIFICATIONS, checkpoint_path, is_receipt, transaction_path
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.attacks import altered, snapshot_at
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.tags import wait_for_clock
@@ -95,6 +97,13 @@ def test_the_fault_is_damage_and_names_the_command_with_the_time(lockable: Locke
     since = next(each.modified for each in lockable.versions() if each.marker and each.path == transaction_path(4))
     assert fault.is_damage
     assert f"`snapshots catalog recover --before {since:%Y-%m-%dT%H:%M:%S}" in fault.message
+
+
+def test_recover_is_named_only_where_the_bucket_keeps_versions(
+    lockable: LockedBucket, s3_server: S3Server, s3_location: str
+) -> None:
+    assert "recover" in bring_back(lockable.store())
+    assert "recover" not in bring_back(open_store(parse_location(s3_location), s3_server.options))
 
 
 def test_without_the_right_to_list_versions_verify_says_so_and_goes_on(

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.delete import delete_snapshot
@@ -25,26 +25,27 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.sign import sign_location
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.seals import ssh
 from snapshot_assets.catalog.seals.ssh import NAMESPACE, Signing
 from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.file_columns import Bounds
+from snapshot_assets.catalog.state.file_columns import Bounds, ByKind
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.signatures import check_signed
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import PlanError, SignatureError, SigningError
+from snapshot_assets.errors import DamageError, PlanError, SignatureError, SigningError
 from snapshot_assets.format.actions import ColumnStatistics, DataFile
-from snapshot_assets.format.documents import pretty_json
-from snapshot_assets.format.layout import seal_path, transaction_path
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, pretty_json
+from snapshot_assets.format.layout import checkpoint_path, seal_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.signing import allow, make_key, revoke, sign_from_now, signing_of
-from snapshot_assets_tests.catalog.tags import NOW, reseal
+from snapshot_assets_tests.catalog.tags import NOW, Changed, reseal
 from snapshot_assets_tests.documents.blocks import ROOT
 
 SEAL, SIGNATURE = seal_path(5), seal_path(5) + ".sig"
@@ -349,7 +350,7 @@ def _forge_first_file(store: ObjectStore, **changes: object) -> None:
     bounds = {"bounds": changes.pop("bounds")} if "bounds" in changes else {}
     first = np.arange(files.table.num_rows) == 0
     state.files = FileSet(replace(files.with_values(first, **changes), **bounds))
-    write_checkpoint(store, state)
+    store.put(checkpoint_path(state.revision), checkpoint_bytes(state))
     for revision in range(2, state.revision):
         store.delete(transaction_path(revision))
 
@@ -444,13 +445,127 @@ def test_a_writer_whose_checkpoint_was_pruned_meanwhile_signs_what_it_seals(sign
     assert verify(signed.store, signing=signing).signed == "revision 7, by alice@example.com"
 
 
-def test_statements_of_older_builds_count(signed: Writer, signing: Signing) -> None:
-    statement = {
-        name: value for name, value in json.loads(signed.store.get(SEAL)).items() if name not in ("manifest", "files")
-    }
+def test_a_statement_that_lacks_a_member_does_not_hold(signed: Writer, signing: Signing) -> None:
+    statement = json.loads(signed.store.get(SEAL))
+    del statement["files"]
     signed.store.put(SEAL, pretty_json(statement))
     signed.store.put(SIGNATURE, _by(signing, signed.store.get(SEAL)))
+    with pytest.raises(SignatureError, match="states the digest of the data files of revision 5 None"):
+        check_signed(signed.store, read_state(signed.store), signing)
+
+
+def test_status_compares_a_signed_seal_without_reading_statistics(signed: Writer, signing: Signing) -> None:
+    def refuse_statistics(_: str) -> ByKind:
+        raise AssertionError
+
+    state = read_state(signed.store)
+    state.files = FileSet(replace(state.files.merged(), bounds=Bounds(lambda: ["t"], refuse_statistics)))
+    assert check_signed(signed.store, state, signing, files=False) is not None
+    with pytest.raises(AssertionError):
+        check_signed(signed.store, state, signing)
+    _forge_first_file(signed.store, bounds=Bounds())
+    assert location_status(signed.store, datetime.now(UTC), signing).signed is not None
+    assert verify(signed.store, signing=signing).damaged
+
+
+def test_all_seals_are_signed_by_reading_statistics_once(writer: Writer, signing: Signing) -> None:
+    sealed = _sealed(writer, None)
+    for _ in range(3):
+        reseal(sealed)
+    _forge_first_file(sealed.store)  # so that they are in a checkpoint
+    reseal(sealed)
+    read: list[str] = []
+
+    def get_range(path: str, start: int, length: int) -> bytes:
+        read.append(path)
+        return sealed.store.get_range(path, start, length)
+
+    counts = []
+    for all_seals in (False, True):
+        read.clear()
+        made = sign_location(Changed(sealed.store, get_range=get_range), signing, all_seals=all_seals)
+        counts.append((len(made), read.count(checkpoint_path(11))))
+    assert counts[0][0] < counts[1][0]
+    assert counts[0][1] == counts[1][1] > 0
+
+
+@pytest.mark.parametrize("changes", [{"tombstones_through": 7}, {"sha256": b"0" * 32}, {"bounds": Bounds()}, {}])
+def test_nobody_signs_a_forged_checkpoint_whose_log_is_hidden(
+    signed: Writer, signing: Signing, changes: dict[str, object]
+) -> None:
+    """Neither the next export nor another machine: else the forgery would be signed from then on."""
+    reseal(signed)
+    _forge_first_file(signed.store, **changes)
+    before = {info.path for info in signed.store.list()}
+    if not changes:
+        assert sign_location(signed.store, signing) == []
+        assert Catalog.open_for_writing(signed.store, signing=signing).state.sealed
+        return
+    message = (
+        rf"altered or replaced after that seal\. After a rebuild of yours, delete {seal_path(7)}\.sig and sign again"
+    )
+    with pytest.raises(SignatureError, match=message):
+        sign_location(signed.store, signing, all_seals=True)
+    with pytest.raises(SignatureError, match=message):
+        Catalog.open_for_writing(signed.store, signing=signing)
+    assert {info.path for info in signed.store.list()} == before
+    assert Catalog.open_for_writing(signed.store, signing=Signing(signing.key)).state.sealed  # nothing counts
+    signed.store.delete(seal_path(7) + ".sig")
+    signed.store.delete(SIGNATURE)
+    assert sign_location(signed.store, signing)
+
+
+def test_a_forged_checkpoint_with_an_unknown_schema_is_damage(signed: Writer, signing: Signing) -> None:
+    _forge_first_file(signed.store, schema_id=99)
+    message = "A file has schema 99, which the log does not have"
+    assert message in location_status(signed.store, datetime.now(UTC), signing).unsigned
+    for use in (
+        lambda: verify(signed.store),
+        lambda: Catalog.open_for_writing(signed.store, signing=signing),
+        lambda: read_schemas(signed.store, read_state(signed.store)),
+    ):
+        with pytest.raises(DamageError, match=message):
+            use()
+
+
+def test_a_writer_signs_no_other_state_than_it_opened(signed: Writer, signing: Signing) -> None:
+    reseal(signed)
+    write_checkpoint(signed.store, signed.catalog.state)
+    signed.catalog = Catalog(signed.store, read_state(signed.store), signing=signing)
+    _forge_first_file(signed.store, tombstones_through=7, bounds=Bounds())  # it reads statistics from there
+    with pytest.raises(SigningError, match=r"Revision 9 .* not signed: The log has another revision 9 now; verify it"):
+        reseal(signed)
+
+
+def test_a_seal_copied_from_another_location_is_replaced_and_is_no_evidence(
+    signed: Writer, signing: Signing, tmp_path: Path
+) -> None:
+    """The same key signed it."""
+    other = _another(tmp_path / "other", signing)
+    for path in (SEAL, SIGNATURE):
+        signed.store.put(path, other.get(path))
+        signed.store.put(path.replace("05.json", "99.json"), other.get(path))
+    assert "it was copied from another location" in refusal(signed.store, signing)
+    assert sign_location(signed.store, signing) == [SIGNATURE]
     assert not verify(signed.store, signing=signing).damaged
+
+
+@pytest.mark.parametrize("data", [b"", b"no signature\n"])
+def test_a_signature_that_does_not_count_is_no_evidence_of_a_lost_end(
+    signed: Writer, signing: Signing, data: bytes
+) -> None:
+    signed.store.put(seal_path(99) + ".sig", data)
+    signed.store.put(seal_path(98), signed.store.get(SEAL))
+    signed.store.put(seal_path(98) + ".sig", signed.store.get(SIGNATURE))
+    assert not verify(signed.store, signing=signing).damaged
+    assert location_status(signed.store, datetime.now(UTC), signing).unsigned == ""
+
+
+def test_a_statement_that_is_too_large_is_replaced(sealed: Writer, signing: Signing) -> None:
+    true = sealed.store.get(SEAL)
+    sealed.store.put(SEAL, bytes(MAX_DOCUMENT_BYTES + 1))
+    assert sign_location(sealed.store, signing) == [SIGNATURE]
+    assert sealed.store.get(SEAL) == true
 
 
 def test_signatures_are_made_elsewhere_and_only_of_what_is_in_the_log(sealed: Writer, signing: Signing) -> None:
@@ -524,6 +639,29 @@ def test_all_versions_and_records_are_signed(sealed: Writer, signing: Signing) -
     sealed.store.put(record, sealed.store.get(record).replace(b'"hashed": ', b'"hashed": 1'))
     [fault] = verify(sealed.store, signing=signing).faults
     assert (fault.kind, fault.object) == (FaultKind.SIGNATURE, f"{record}.sig")
+
+
+def test_nothing_but_a_record_is_signed_at_its_path(sealed: Writer, signing: Signing) -> None:
+    """Else its signature would count for a forged statement, which it is moved to."""
+    record_verification(sealed.store, verify(sealed.store), datetime.now(UTC))
+    [record] = [info.path for info in sealed.store.list("verification/")]
+    statement, true = json.loads(sealed.store.get(SEAL)), json.loads(sealed.store.get(record))
+    for forged in (statement, statement | true, true | {"compared_at": true["verified_at"]}):
+        sealed.store.put(record, pretty_json(forged))
+        with pytest.raises(SignatureError, match=f"{record} is no statement or record"):
+            sign_location(sealed.store, signing, records=True)
+
+
+@pytest.mark.parametrize("kind", ["verification", "comparison"])
+def test_a_signed_record_is_no_statement_and_a_signed_statement_no_record(
+    signed: Writer, signing: Signing, kind: str
+) -> None:
+    names = {"verification": "20250101T000000Z-full-all-01234567", "comparison": "20250101T000000Z-all-01234567"}
+    record = f"{kind}/{names[kind]}.json"
+    for path in (SEAL, SIGNATURE):
+        signed.store.put(record + path.removeprefix(SEAL), signed.store.get(path))
+    [fault] = verify(signed.store, signing=signing).faults
+    assert f"{record} is no statement or record, or was altered" in fault.message
 
 
 def test_a_new_key_signs_again_what_a_revoked_one_signed(signed: Writer, signing: Signing, tmp_path: Path) -> None:

@@ -142,11 +142,11 @@ def test_changes_that_a_crash_of_a_backend_lost_are_found(server: PostgresqlServ
     """Commits that did not wait for the disk; the postmaster goes on, and gives their ids to others."""
     server.psql(place.source, "CHECKPOINT")
     writer = server.psql(place.source, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
-    server.psql(place.source, f"COPY (SELECT) TO PROGRAM 'kill -STOP {writer}'")
+    server.psql(place.source, f"COPY (SELECT) TO PROGRAM 'cat; kill -STOP {writer}'")
     server.psql(place.source, "SET synchronous_commit = off; UPDATE orders SET status = 'lost' WHERE id = 5")
     place.refresh()
     with pytest.raises(AssertionError, match="server closed the connection"):
-        server.psql(place.source, f"COPY (SELECT) TO PROGRAM 'kill -KILL {writer}'", "SELECT pg_sleep(600)")
+        server.psql(place.source, f"COPY (SELECT) TO PROGRAM 'cat; kill -KILL {writer}'", "SELECT pg_sleep(600)")
     status = ""
     while not status:
         with suppress(AssertionError):

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.engine.reading import parallel
 from snapshot_assets.engine.reading import read as read_module
 from snapshot_assets.engine.reading.planning import FilePart
 from snapshot_assets.errors import ChecksumMismatchError, ObjectNotFoundError, PlanError
@@ -246,10 +247,8 @@ def test_damage_is_named_before_a_dataframe_is_returned(spark: SparkSession, exp
 
 def test_a_session_hashes_a_file_once(spark: SparkSession, exported: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[str] = []
-    hash_object = read_module.hash_object
-    monkeypatch.setattr(
-        read_module, "hash_object", lambda store, path: (hashed.append(path), hash_object(store, path))[1]
-    )
+    check = parallel.check_hash
+    monkeypatch.setattr(parallel, "check_hash", lambda store, file: (hashed.append(file.path), check(store, file))[1])
     uri = exported.store.uri
     snapshot_assets.read(spark, uri, "main.readings", **RANGE)
     first = list(hashed)

@@ -26,6 +26,7 @@ from snapshot_assets.catalog.pins.objects import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.engine.files.parquet import writer
 from snapshot_assets.engine.reading import planning
+from snapshot_assets.engine.reading import snapshot as snapshot_module
 from snapshot_assets.engine.reading.parallel import read_parts
 from snapshot_assets.engine.reading.snapshot import Snapshot, open_version
 from snapshot_assets.errors import (
@@ -70,6 +71,17 @@ def flip(file: Path) -> None:
 
 
 # Versions
+
+
+def test_the_schemas_of_a_version_are_read_once(exported: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[object]()
+    call = snapshot_module.read_schemas
+    monkeypatch.setattr(snapshot_module, "read_schemas", lambda *all_: (read.append(all_), call(*all_))[1])
+    monkeypatch.setattr(planning, "read_schemas", snapshot_module.read_schemas)
+    snapshot = snapshot_assets.open(exported.store.uri)
+    for _ in range(3):
+        assert snapshot.table(READINGS).to_arrow(start=datetime(2025, 1, 2, tzinfo=UTC)).num_rows > 0
+    assert len(read) == 1
 
 
 def test_every_name_of_a_version_opens_the_rows_that_it_had(place: Place) -> None:
@@ -243,6 +255,12 @@ def test_a_filter_after_a_limit_of_polars_selects_among_the_first_rows(hourly: C
     assert sorted(first.filter(late).collect()["n"].to_list()) == found
     assert 0 < len(found) < 10
     assert table.to_polars().filter(late).head(3).collect().height == 3
+
+
+def test_polars_has_as_many_rows_where_no_column_is_used(hourly: Callable[..., str]) -> None:
+    table = snapshot_assets.open(hourly()).table("main.hourly")
+    for query in (table.to_polars().with_row_index().select("index"), table.to_polars().select(pl.int_range(pl.len()))):
+        assert query.collect().height == table.count() > 0
 
 
 def test_a_limit_of_polars_opens_no_further_files(hourly: Callable[..., str]) -> None:
