@@ -193,7 +193,7 @@ class Federation:
     @property
     def names(self) -> NameRule:
         """How names are compared: as the members' source does."""
-        return rule_of(self.members[0].schema.database)
+        return rule_of(self.members[0].schema)
 
     def table(self, name: TableName) -> FederatedTable:
         """Return a table.

@@ -20,7 +20,9 @@ from snapshot_assets.storage.create import create_own
 
 def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
     """Return a schema's folder with the checksums of its documents, and the documents' bytes by path."""
-    common = {"version": SCHEMA_DOCUMENT_VERSION, "database": schema.database}
+    common: dict[str, object] = {"version": SCHEMA_DOCUMENT_VERSION, "database": schema.database}
+    if schema.names is not None:
+        common["names"] = schema.names
     dumped = schema.model_dump(mode="json", by_alias=True)
     documents = {f"{name}.json": pretty_json(common | {name: dumped[name]}) for name in ("schemas", "tables", "views")}
     content = schema_content({name: (sha256_hex(data), len(data)) for name, data in documents.items()})

@@ -18,6 +18,7 @@ from snapshot_assets.cli.spark import (
     refuse_unreachable_spark,
     start_spark_early,
 )
+from snapshot_assets.databases.contract import Access
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import PlanError
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         settings, source = configuration.spark_settings(plan), configuration.source(plan.source)
         refuse_unreachable_spark(settings)
         refuse_files_elsewhere(settings, plan.name, plan.to, source)
-        if kind_of(source.uri) != "spark":
+        if kind_of(source.uri).access is Access.CONNECTION:
             start_spark_early(settings)
         report = _copy(options, configuration, plan)
     if options.json:

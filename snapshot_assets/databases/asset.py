@@ -8,9 +8,20 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from snapshot_assets.databases.contract import Access, DatabaseKind
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.header import ASSET_SOURCE
+from snapshot_assets.format.names import NameRule
+
+KIND = DatabaseKind(
+    contract=1,
+    name="asset",
+    title="Dagster asset",
+    form="asset:key of a Dagster asset, as a plan's source",
+    access=Access.ASSET,
+    names=NameRule.CASE_IGNORED,  # its documents are those of Spark's DataFrames
+)
 
 
 def key_of(uri: str) -> tuple[str, ...]:

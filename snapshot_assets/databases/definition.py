@@ -9,10 +9,14 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.options import NeedEntry
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 AVAILABLE_EXTENSION = "available extension"
 """Kind of an extension whose files a server has, installed in the database or not."""
@@ -293,3 +297,17 @@ class Rehearsal:
     @cached_property
     def _refused(self) -> frozenset[Statement]:
         return self.following.union(each.statement for each in self.failed)
+
+
+class Adapter(Protocol):
+    """What a target does with the documents of another kind of database."""
+
+    def type_for(self, arrow_type: pa.DataType) -> str:
+        """Return the type for an Arrow type's values.
+
+        Raises:
+            UnsupportedTypeError: The database has no such type.
+        """
+
+    def adapt(self, schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
+        """Return converted documents without what no database of this kind can have, and a sentence for each loss."""

@@ -1,4 +1,8 @@
-"""Opens sources and targets by URI; the module of a database is imported when it is first used."""
+"""Finds the plug-in of a database by a URI, and opens sources and targets.
+
+The kinds of this package are found without reading installed metadata: a checkout may have older ones, or none. Any
+other kind is that of an entry point; see `contract`.
+"""
 
 from __future__ import annotations
 
@@ -7,109 +11,108 @@ import re
 import socket
 import sys
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, cast
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, cast
 
-from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.databases.definition import Definition
+from snapshot_assets.databases.contract import CONTRACT, DatabaseKind, DatabaseModule, TargetModule
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
-from snapshot_assets.format.relations import DatabaseSchema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from snapshot_assets.databases.protocol.sql_target import SqlTarget
 
-_FORMS = {
-    "postgresql": "postgresql://user@host/database",
-    "duckdb": "duckdb:///absolute/path.duckdb",
-    "spark": "spark:catalog or spark:catalog.namespace",
-    "asset": "asset:key of a Dagster asset, as a plan's source",
+GROUP = "snapshot_assets.databases"
+"""The group of entry points by which installed packages register databases."""
+BUILT_IN = {
+    "postgresql": "snapshot_assets.databases.postgresql",
+    "postgres": "snapshot_assets.databases.postgresql",
+    "duckdb": "snapshot_assets.databases.duckdb",
+    "spark": "snapshot_assets.databases.spark",
+    "asset": "snapshot_assets.databases.asset",
 }
-TARGETS = ("postgresql", "duckdb")
-"""Kinds of databases that a snapshot can be restored into."""
-_KINDS = {"spark": "Spark catalog", "asset": "Dagster asset"}
-DRIVERS = {"postgresql": ("adbc_driver_postgresql", "adbc_driver_manager"), "duckdb": ("duckdb",)}
-"""Packages that connect to a kind of database."""
-_EXTRA = "snapshot-assets[postgres]"
+"""Modules of this package by name, as `pyproject.toml` registers them; no other package can replace one."""
+_SOURCE = ("KIND", "open", "default_alias")
+_TARGET = ("open_target", "scratch", "define", "rename", "type_for", "adapt")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 
 
-class DatabaseModule(Protocol):
-    """What the package of a database offers."""
-
-    def open(self, address: DatabaseAddress) -> Database:
-        """Connect for reading; see `open_database`."""
-
-    def default_alias(self, uri: str) -> str:
-        """Return a public name from the URI, without user or password."""
-
-
-class TargetModule(DatabaseModule, Protocol):
-    """What the package of a database offers into which a snapshot can be restored."""
-
-    ONE_WRITER: bool
-    """Whether only one connection at a time may write."""
-
-    def open_target(self, address: DatabaseAddress) -> SqlTarget:
-        """Connect for writing; see `open_database`."""
-
-    def scratch(self, address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:
-        """Create a database beside the one of an address, and drop it at the end; see `scratch_database`."""
-
-    def define(self, schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
-        """Return how to create a schema that comes from the same kind of database.
-
-        Args:
-            schema: What is restored; a selection may leave out tables that others refer to.
-            expressions: Whether to restore the SQL text of the snapshot: defaults, checks, generated columns and
-                views. If not, they are listed in `lost`.
-            code: Whether to restore functions, triggers and other code; only PostgreSQL has any.
-
-        Raises:
-            DocumentError: A text of the documents is not a type, expression or query as expected.
-            RestoreError: The same in PostgreSQL, or a table depends on one that is not restored; names the object.
-            UnsupportedTypeError: The database cannot have a table.
-        """
-
-    def rename(self, schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
-        """Return documents of the same kind of database with new names, before `define`.
-
-        Returns:
-            The documents, and a sentence for each view that is left out because its query cannot be changed safely.
-
-        Raises:
-            PlanError: Two objects would have one name.
-            DocumentError: An expression names what is renamed, and cannot be changed safely.
-            RestoreError: A new name is too long, or the documents have another form than expected.
-        """
-
-    def type_for(self, arrow_type: pa.DataType) -> str:
-        """Return the type for an Arrow type's values, for tables of another kind of database.
-
-        Raises:
-            UnsupportedTypeError: The database has no such type.
-        """
-
-
-def kind_of(uri: str) -> str:
-    """Return the kind of a URI's database: `postgresql`, `duckdb` or `spark`; `asset` for a source that is none.
+def kind_of(uri: str) -> DatabaseKind:
+    """Return the kind of a URI's database; that of an asset for a source that is no database.
 
     Raises:
-        UnknownSourceError: The URI is of no known kind.
+        UnknownSourceError: No plug-in has the URI's scheme, or it is invalid.
     """
     match = _SCHEME.match(uri)
-    kind = match.group().lower() if match else ""
-    kind = "postgresql" if kind == "postgres" else kind
-    if kind not in _FORMS:
-        # The message must not quote the URI, which may contain a password.
-        scheme = f"{match.group()}:" if match else "no scheme"
+    return _plug_in(match.group().lower() if match else "").KIND
+
+
+def kind_named(name: str) -> DatabaseKind:
+    """Return the kind that documents record under a name; see `kind_of` for its errors."""
+    return _plug_in(name).KIND
+
+
+def modules_of(uri: str) -> tuple[str, ...]:
+    """Return the modules that tasks need for a URI's database, beside this package: drivers, and another's plug-in."""
+    kind = kind_of(uri)
+    entry = None if kind.name in BUILT_IN else _entry_point(kind.name)
+    return (*([entry.module] if entry else []), *kind.drivers)
+
+
+def built_in_kinds() -> list[DatabaseKind]:
+    """Return the kinds of this package."""
+    return [importlib.import_module(module).KIND for module in dict.fromkeys(BUILT_IN.values())]
+
+
+@cache
+def _plug_in(name: str) -> TargetModule:
+    """Return the module of a plug-in by a scheme or a kind's name; `KIND` says whether it is a target's."""
+    if name in BUILT_IN:
+        return cast(TargetModule, importlib.import_module(BUILT_IN[name]))
+    if not name or (entry := _entry_point(name)) is None:
+        forms = [kind.form for kind in built_in_kinds()]
+        forms += [f"{other}:…" for other in sorted(entry_points(group=GROUP).names - BUILT_IN.keys())]
+        scheme = f"{name}:" if name else "no scheme"  # the URI may contain a password
         raise UnknownSourceError(
             f"A source or target must be an alias of the configuration or a database URI; found one with {scheme}."
-            f" Write one of: {', '.join(_FORMS.values())}.",
+            f" Write one of: {', '.join(forms)}. Another kind needs a package that registers it under {GROUP}.",
             found=scheme,
         )
-    return kind
+    try:
+        module = entry.load()
+    except Exception as error:  # whatever the code of another package raises
+        raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
+    kind = getattr(module, "KIND", None)
+    if kind is None or kind.contract != CONTRACT:
+        found = "has no KIND" if kind is None else f"is written for contract {kind.contract}"
+        raise _broken(entry, f"{found}; this package has contract {CONTRACT}")
+    if missing := [each for each in (*_SOURCE, *(_TARGET if kind.target else ())) if not hasattr(module, each)]:
+        raise _broken(entry, f"lacks {', '.join(missing)}")
+    own = None if kind.name in BUILT_IN else _entry_point(kind.name)
+    if own is None or own.value != entry.value:
+        raise _broken(entry, f"has a KIND named {kind.name!r}, which is not registered for it")
+    return cast(TargetModule, module)
+
+
+def _entry_point(name: str) -> EntryPoint | None:
+    """Return the entry point of a name; None if there is none."""
+    found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
+    if len(found) > 1:
+        several = " and ".join(sorted(map(_label, found.values())))
+        raise UnknownSourceError(f"{name}: is registered by {several}. Uninstall all but one.", found=name)
+    return next(iter(found.values()), None)
+
+
+def _label(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version} ({entry.value})" if entry.dist else entry.value
+
+
+def _broken(entry: EntryPoint, why: str) -> UnknownSourceError:
+    return UnknownSourceError(
+        f"{entry.name}: the plug-in of {_label(entry)} {why}. Install a version of it that fits this package, or"
+        " uninstall it.",
+        found=entry.name,
+    )
 
 
 def default_alias(uri: str) -> str:
@@ -127,56 +130,61 @@ def open_database(address: DatabaseAddress) -> Database:
         DatabaseLockedError: Another process holds the database file.
         DatabaseError: The database does not exist, or it is damaged.
     """
+    import_drivers(kind_of(address.uri))
     return database_module(address.uri).open(address)
 
 
 def database_module(uri: str) -> DatabaseModule:
-    """Return the package for a URI's kind of database.
+    """Return the plug-in for a URI's kind of database; see `kind_of` for its errors."""
+    return _plug_in(kind_of(uri).name)
+
+
+def import_drivers(kind: DatabaseKind) -> None:
+    """Import the drivers of a kind of database.
 
     Raises:
-        UnknownSourceError: The URI is of no known kind, or its driver is missing.
+        UnknownSourceError: One is missing.
     """
-    kind = kind_of(uri)
     try:
-        if kind == "postgresql":  # DuckDB and Spark import theirs where they connect
-            for driver in DRIVERS[kind]:
-                importlib.import_module(driver)
-        return cast(DatabaseModule, importlib.import_module(f"snapshot_assets.databases.{kind}"))
+        for driver in kind.drivers:
+            importlib.import_module(driver)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in DRIVERS["postgresql"]:
+        if missing not in (driver.partition(".")[0] for driver in kind.drivers):
             raise
         raise UnknownSourceError(
-            f"{kind}: needs the Python package {missing!r}, which {sys.executable} on {socket.gethostname()} does not"
-            f" have. Install it there with: pip install '{_EXTRA}'; for Spark's executors, with the packages of"
-            " requirements/run.txt.",
+            f"{kind.name}: needs the Python package {missing!r}, which {sys.executable} on {socket.gethostname()} does"
+            f" not have. Install it there, and for Spark's executors, with: pip install '{kind.requirement}'.",
             missing=missing,
-            extra=_EXTRA,
+            extra=kind.requirement,
         ) from error
 
 
 def target_module(address: DatabaseAddress) -> TargetModule:
-    """Return the package for a database into which a snapshot is restored.
+    """Return the plug-in for a database into which a snapshot is restored.
 
     Raises:
         UnknownSourceError: It is no target, its URI is of no known kind, or its driver is missing.
     """
-    refuse_as_target(f"target {address.alias}", kind_of(address.uri))
-    return cast(TargetModule, database_module(address.uri))
+    kind = kind_of(address.uri)
+    refuse_as_target(f"target {address.alias}", kind)
+    import_drivers(kind)
+    return _plug_in(kind.name)
 
 
-def refuse_as_target(name: str, kind: str | None) -> None:
+def refuse_as_target(name: str, kind: DatabaseKind | None) -> None:
     """Refuse a database of a kind into which nothing can be restored; None is not known yet.
 
     Raises:
         UnknownSourceError: It is no target.
     """
-    if kind is not None and kind not in TARGETS:
-        of_spark = " Spark itself writes a snapshot's rows into a catalog: see docs/how-to/into-spark.md."
+    if kind is not None and not kind.target:
+        forms = " or ".join(each.form for each in built_in_kinds() if each.target)
+        instead = f" {kind.instead}" if kind.instead else ""
         raise UnknownSourceError(
-            f"{name} is a {_KINDS[kind]}, into which nothing can be restored. Restore into a database: write"
-            f" postgresql://host/database or duckdb:///absolute/path.duckdb.{of_spark if kind == 'spark' else ''}",
-            found=kind,
+            f"{name} is a {kind.title}, into which nothing can be restored. Restore into a database: write"
+            f" {forms}.{instead}",
+            found=kind.name,
         )
 
 

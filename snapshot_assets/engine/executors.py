@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit, udf
 
-from snapshot_assets.databases.open import DRIVERS, kind_of
+from snapshot_assets.databases.open import modules_of
 from snapshot_assets.databases.spark.session_zone import why_not_utc
 from snapshot_assets.engine.session import (
     executors_of,
@@ -93,8 +93,8 @@ _checked: WeakKeyDictionary[SparkSession, frozenset[str]] = WeakKeyDictionary()
 def modules_of_tasks(store: ObjectStore, *uris: str) -> tuple[str, ...]:
     """Return the modules that tasks import for a store and for databases, beside those that all tasks import."""
     libraries = (getattr(store, "library", None),)
-    drivers = chain.from_iterable(DRIVERS.get(kind, ()) for kind in map(kind_of, uris))
-    return (type(store).__module__, *filter(None, libraries), *dict.fromkeys(drivers))
+    databases = dict.fromkeys(chain.from_iterable(map(modules_of, uris)))
+    return (type(store).__module__, *filter(None, libraries), *databases)
 
 
 def prepare_session(spark: SparkSession, modules: Sequence[str] = ()) -> SparkSession:

@@ -45,8 +45,8 @@ def refuse_local_files(name: str, to: str, database: DatabaseAddress | None, mas
         PlanError: Tasks could not open the files.
     """
     files = [f"its location {to}"] if to.lower().startswith("file:") else []
-    if database is not None and kind_of(database.uri) == "duckdb":
-        files.append(f"the database {database.alias!r}, a DuckDB file,")
+    if database is not None and (kind := kind_of(database.uri)).local_file:
+        files.append(f"the database {database.alias!r}, a {kind.title} file,")
     if not files or (found := master()) is None or is_local(found):
         return
     raise PlanError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,9 +13,6 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import time_text
-
-CLOCK_CHANGE = timedelta(hours=3)
-"""More than clocks are put on or back: so near are the instants that a skipped or repeated local time may mean."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,16 @@ class TimeFilter:
         if times.type.tz is not None:
             return times.cast(pa.timestamp(unit, "UTC"))
         return in_zone(times.cast(pa.timestamp(unit)), self.zone).cast(pa.timestamp(unit, "UTC"))
+
+
+def clock_change(time: datetime, zone: str) -> timedelta:
+    """Return by how much clocks of a zone change near an instant: so far apart are the instants of one local time.
+
+    Where clocks changed by a day, as at Pacific/Apia in 2011, so do all times of that day.
+    """
+    near = [(time + timedelta(days=days)).astimezone(ZoneInfo(zone)).utcoffset() for days in (-2, 0, 2)]
+    offsets = [each for each in near if each is not None]
+    return max(offsets) - min(offsets)
 
 
 def is_time(kind: pa.DataType) -> bool:

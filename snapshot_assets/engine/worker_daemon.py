@@ -11,16 +11,18 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from snapshot_assets.databases.contract import Access
+from snapshot_assets.databases.open import built_in_kinds
 from snapshot_assets.engine.task_python import TASK_MODULES
 
+_KINDS = [kind for kind in built_in_kinds() if kind.access is Access.CONNECTION]
 _IMPORTS = (
     *TASK_MODULES,
     "snapshot_assets.engine.reading.source",
     "snapshot_assets.storage.local",
     "snapshot_assets.storage.cloud",
-    "snapshot_assets.databases.duckdb.source",
-    "snapshot_assets.databases.postgresql.source",
-    "adbc_driver_postgresql.dbapi",
+    *(f"snapshot_assets.databases.{kind.name}.source" for kind in _KINDS),
+    *(driver for kind in _KINDS for driver in kind.drivers),
 )
 
 

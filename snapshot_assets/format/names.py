@@ -5,7 +5,7 @@ pattern, `*` stands for any text and `?` for any character; a star that is meant
 
 Names of a plan stand without the quotes of SQL, and each kind of database compares them in its own way (`NameRule`):
 PostgreSQL exactly. DuckDB ignores the case of ASCII letters, of quoted names too. Spark ignores case. Names of a
-snapshot are compared as its source compares them.
+snapshot are compared as its source compares them, which its documents record for other kinds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import TAG_NAME
 from snapshot_assets.format.name_texts import printed_name, written_name
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 _TAG_NAME = re.compile(TAG_NAME, re.ASCII)
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
@@ -147,12 +147,13 @@ _FOLDS: dict[NameRule, Callable[[str], str]] = {
     NameRule.ASCII_CASE_IGNORED: _ascii_lower,
     NameRule.CASE_IGNORED: str.lower,
 }
-_RULES = {"duckdb": NameRule.ASCII_CASE_IGNORED, "spark": NameRule.CASE_IGNORED, "asset": NameRule.CASE_IGNORED}
+_RULES = {"duckdb": NameRule.ASCII_CASE_IGNORED, "spark": NameRule.CASE_IGNORED}
+"""Of the kinds whose documents do not record their rule; all others of them compare exactly."""
 
 
-def rule_of(database: str) -> NameRule:
-    """Return the rule of a kind of database, such as `duckdb`."""
-    return _RULES.get(database, NameRule.EXACT)
+def rule_of(schema: DatabaseSchema) -> NameRule:
+    """Return how the database of a schema compares names."""
+    return NameRule[schema.names.upper()] if schema.names else _RULES.get(schema.database, NameRule.EXACT)
 
 
 class Spellings(Generic[_Name]):

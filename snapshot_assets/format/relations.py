@@ -239,10 +239,12 @@ class Schema(Document):
 class DatabaseSchema(Document):
     """The content of `schemas.json`, `tables.json` and `views.json`; each list is sorted by schema and name.
 
-    `database` is the kind of the source, such as `postgresql`; definitions are in its SQL.
+    `database` is the kind of the source, such as `postgresql`; definitions are in its SQL. `names` is how it compares
+    names (`NameRule`), unless its kind says so.
     """
 
     database: str
+    names: Literal["exact", "ascii_case_ignored", "case_ignored"] | None = None
     schemas: tuple[Schema, ...] = ()
     tables: tuple[Table, ...] = ()
     views: tuple[View, ...] = ()

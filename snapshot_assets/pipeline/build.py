@@ -13,6 +13,7 @@ import dagster as dg
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_due_tag
 from snapshot_assets.catalog.state.totals import missing_text, outside_text
+from snapshot_assets.databases.contract import Access
 from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import PlanError
@@ -177,10 +178,11 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
     configuration.target_kind(plan, "scratch")
     if plan.source_asset and dg.AssetKey(plan.source_asset) in {asset_key(plan, name) for name in _OWN_NAMES}:
         raise PlanError(f"plan {plan.name!r}: {plan.source} is an asset of the plan itself; name the asset of your own")
-    comparable = not (plan.source_asset or plan.schema_only) and configuration.kind(plan.source) != "spark"
-    if plan.dagster.compare_cron and not comparable:
+    source = configuration.kind(plan.source)
+    comparable = not plan.schema_only and (source is None or source.access is Access.CONNECTION)
+    if plan.dagster.compare_cron and source is not None and not comparable:
         raise PlanError(
-            f"plan {plan.name!r}: {plan.source} is a Spark catalog, which cannot be compared; remove compare_cron"
+            f"plan {plan.name!r}: {plan.source} is a {source.title}, which cannot be compared; remove compare_cron"
         )
     locked = _locked(plan, configuration)
     if plan.dagster.extend_locks_cron and not locked:
@@ -215,7 +217,7 @@ def _definitions_of(plan: Plan, configuration: Configuration, spark_key: str) ->
             assets.append(_schema(plan, spark_key))
             if not plan.schema_only:
                 assets += _chunk_assets(plan, spark_key)
-            specs.append(database_spec(plan, "source", configuration.kind(plan.source)))
+            specs.append(database_spec(plan, "source", source))
             exporting = [export_job(plan)]
             schedules += export_schedules(plan, exporting[0])
     return dg.Definitions(

@@ -15,6 +15,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from snapshot_assets.catalog.seals.ssh import Signing
+from snapshot_assets.databases.asset import KIND as ASSET
+from snapshot_assets.databases.contract import DatabaseKind
 from snapshot_assets.databases.open import kind_of, refuse_as_target
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.selection import suggestion
@@ -175,7 +177,7 @@ class Configuration:
         for plan in self.plans:
             for named in filter(None, (plan.source, plan.target, plan.scratch)):
                 kind, unset = self.kind(named), self.unset([named])
-                for problem in unset if kind in (None, "asset") else ():
+                for problem in unset if kind in (None, ASSET) else ():
                     scheme = f"such as {problem.path[-1]}: postgresql://${{…}}"
                     text = (
                         f"{problem.message} where definitions load, or write the kind of database before it, {scheme}"
@@ -184,7 +186,7 @@ class Configuration:
         if problems:
             raise plan_error(self._file, dict.fromkeys(problems))  # plans may share an alias
 
-    def kind(self, reference: DatabaseReference) -> str | None:
+    def kind(self, reference: DatabaseReference) -> DatabaseKind | None:
         """Return the kind of a database, also where its URI refers to variables that are not set.
 
         Returns:
@@ -196,7 +198,7 @@ class Configuration:
         address = self._written_source(reference)
         return address.kind if isinstance(address, UnsetAddress) else kind_of(address.uri)
 
-    def target_kind(self, plan: Plan, role: Literal["target", "scratch"] = "target") -> str | None:
+    def target_kind(self, plan: Plan, role: Literal["target", "scratch"] = "target") -> DatabaseKind | None:
         """Return the kind of the database into which a plan restores, or beside which its drill does; see `kind`.
 
         Raises:
@@ -289,7 +291,7 @@ class UnsetAddress(DatabaseAddress):
     problems: tuple[Problem, ...] = ()
 
     @property
-    def kind(self) -> str | None:
+    def kind(self) -> DatabaseKind | None:
         """The kind of the database; None if a variable has it.
 
         Raises:

@@ -53,7 +53,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from snapshot_assets.catalog.seals.ssh import Signing
-from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.asset import KIND as ASSET
+from snapshot_assets.databases.open import built_in_kinds, kind_of
 from snapshot_assets.databases.protocol.encodings import parse_encoding
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.selection import suggestion
@@ -287,10 +288,11 @@ class _Reader:
             except UnknownSourceError as error:
                 self._report(path, str(error))
                 continue
-            if kind == "asset":
+            if kind is ASSET:
                 self._report(path, "is a Dagster asset, not a database; write it as `source` of its plan")
-            elif encoding and kind not in ("postgresql", None):
-                self._report(path, f"is of kind {kind}, and `encoding` is for PostgreSQL; remove `encoding`")
+            elif encoding and kind is not None and not kind.encoded:
+                takers = " and ".join(each.title for each in built_in_kinds() if each.encoded)
+                self._report(path, f"is of kind {kind.name}, and `encoding` is for {takers}; remove `encoding`")
             else:
                 yield alias, unset or DatabaseAddress(alias, uri, encoding=encoding)
 

@@ -2,7 +2,9 @@
 
 `SourceSuite` and `TargetSuite` are classes of pytest tests. To run them on a database, inherit from them, and define a
 fixture `example` that yields an `ExampleDatabase`: an empty database, a way to run statements in it, and a table of its
-types. They need pytest, which this package does not install.
+types. They need pytest, which this package does not install, and belong to the contract of plug-ins
+(`databases.contract`), whose version they compare. They are inherited, and no plug-in of pytest: that would be loaded
+by each run of pytest in an environment that has this package.
 
 | module | what it holds |
 | --- | --- |

@@ -17,16 +17,21 @@ class TimeType:
     Attributes:
         name: The type in SQL.
         zoned: Whether its values are instants; others are local times, which a plan's zone makes instants.
+        zone: What follows the time in a literal of an instant; "" if the connection's zone is UTC.
         infinite: SQL literals of its values without a finite time, such as `'infinity'`; NULL is one in every database.
     """
 
     name: str
     zoned: bool = False
+    zone: str = "+00:00"
     infinite: Sequence[str] = ()
 
 
 class ExampleDatabase(ABC):
     """An empty database of one test, and what the suites must know of its kind.
+
+    The suites run SQL that databases have in common, with plain names: CREATE TABLE, VIEW and UNIQUE INDEX, INSERT of
+    VALUES and of SELECT, DELETE, DROP, INTEGER, BIGINT and `%`. `execute` may rewrite it.
 
     Attributes:
         schema: The schema in which a table without one is made.

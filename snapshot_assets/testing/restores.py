@@ -61,9 +61,9 @@ def extracted(
 def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:
     """Return how to create a schema in a target, converted if it is of another kind."""
     module, kind = target_module(into), kind_of(into.uri)
-    if schema.database == kind:
+    if schema.database == kind.name:
         return module.define(schema, expressions=expressions)
-    mapped, lost = converted(schema, kind, module.type_for)
+    mapped, lost = converted(schema, kind.name, module)
     definition = module.define(mapped, expressions=expressions)
     return Definition(definition.tables, definition.before, definition.after, (*lost, *definition.lost))
 

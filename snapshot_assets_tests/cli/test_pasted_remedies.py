@@ -13,6 +13,7 @@ from snapshot_assets.cli.import_ import settings_of
 from snapshot_assets.cli.options.parser import build_parser
 from snapshot_assets.cli.output import printable
 from snapshot_assets.databases.convert.renaming import clashes
+from snapshot_assets.databases.duckdb import KIND as DUCKDB
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.selection.columns import columnless_rows, late_name, undecodable, unfit_value
 from snapshot_assets.databases.selection.hidden import revealing_view_error
@@ -183,9 +184,11 @@ def test_an_import_that_gives_clashing_tables_or_schemas_other_names(name: str) 
     one, other = f"{name}a", f"{name}A"
     tables = tuple(table_of(TableName("public", each), "id") for each in (one, other))
     some_schemas = tuple(table_of(TableName(each, "t"), "id") for each in (one, other))
-    [of_tables] = clashes(DatabaseSchema(database="postgresql", tables=tables))
+    [of_tables] = clashes(DatabaseSchema(database="postgresql", tables=tables), "DuckDB", DUCKDB.names)
     [of_schemas] = clashes(
-        DatabaseSchema(database="postgresql", schemas=(Schema(name=one), Schema(name=other)), tables=some_schemas)
+        DatabaseSchema(database="postgresql", schemas=(Schema(name=one), Schema(name=other)), tables=some_schemas),
+        "DuckDB",
+        DUCKDB.names,
     )
 
     table = between(of_tables, "--map-table ", "<schema>")

@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from snapshot_assets.databases import postgresql as postgresql_module
 from snapshot_assets.databases.convert.schema import converted
-from snapshot_assets.databases.postgresql import type_for as postgresql_type
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan
 from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, Table, TableName
@@ -148,7 +148,7 @@ def _comparable(values: pa.Array) -> list[Any]:
 def test_keys_comments_indexes_and_sequences_are_converted_and_the_rest_is_reported(tmp_path: Path) -> None:
     origin = make_file(tmp_path / "shop.duckdb", *SHOP)
     schema = extracted(origin)
-    mapped, lost = converted(schema, "postgresql", postgresql_type)
+    mapped, lost = converted(schema, "postgresql", postgresql_module)
     child = mapped.table(TableName("main", "child"))
     assert child.primary_key is not None
     assert (child.primary_key.columns, child.primary_key.definition) == (("id",), None)
@@ -157,8 +157,8 @@ def test_keys_comments_indexes_and_sequences_are_converted_and_the_rest_is_repor
     ]
     assert [index.definition for index in child.indexes] == ['CREATE UNIQUE INDEX "by_day" ON "main"."child" ("day")']
     assert [(sequence.name, sequence.type, sequence.last_value) for sequence in child.sequences] == [
-        ("down", "bigint", 3),
-        ("numbers", "bigint", 11),
+        ("down", None, 3),
+        ("numbers", None, 11),
     ]
     assert child.column("id").default == """nextval('"main"."numbers"')"""
     assert (child.comment, child.column("name").comment, child.column("name").nullable) == (
@@ -198,14 +198,19 @@ def test_a_whole_database_survives_postgresql(
     assert differences(origin, back, found) == {}
 
 
-def test_a_type_without_an_equivalent_is_refused_with_its_column(tmp_path: Path) -> None:
+def test_a_type_without_an_equivalent_is_refused_with_its_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     origin = make_file(tmp_path / "o.duckdb", "CREATE TABLE t (x INTEGER)")
 
     def refuses(arrow_type: pa.DataType) -> str:
+        if arrow_type == pa.string():
+            return "text"
         raise UnsupportedTypeError("No such type.")
 
+    monkeypatch.setattr(postgresql_module, "type_for", refuses)
     with pytest.raises(UnsupportedTypeError, match=r"main\.t\.x of type INTEGER: No such type"):
-        converted(extracted(origin), "postgresql", refuses)
+        converted(extracted(origin), "postgresql", postgresql_module)
 
 
 def test_identity_and_serial_columns_of_postgresql_draw_from_a_sequence_in_duckdb(

@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from snapshot_assets.databases import duckdb as duckdb_module
 from snapshot_assets.databases.convert.lost import is_plain
 from snapshot_assets.databases.convert.schema import converted
-from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import DocumentError
@@ -149,7 +149,7 @@ CREATE POLICY p ON t;
 def test_every_object_of_code_is_named_once(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
     postgresql_server.psql_script(postgresql_database, CODE)
     schema = extracted(DatabaseAddress("server", postgresql_database))
-    _, lost = converted(schema, "duckdb", duckdb_type)
+    _, lost = converted(schema, "duckdb", duckdb_module)
     end = " is not restored: it is code of the snapshot, in postgresql's SQL."
     code = [sentence.partition(end) for sentence in lost]
     assert sorted(what for what, rest, _ in code if rest) == [
@@ -229,7 +229,7 @@ def test_options_of_another_form_are_refused(options: dict[str, object]) -> None
     table = {"schema": "s", "name": "t", "columns": columns, "options": options}
     schema = DatabaseSchema.model_validate({"database": "postgresql", "tables": [table]})
     with pytest.raises(DocumentError, match=r"tables\.json is malformed: options\..* of table s\.t "):
-        converted(schema, "duckdb", duckdb_type)
+        converted(schema, "duckdb", duckdb_module)
 
 
 @pytest.mark.parametrize("options", [{"types": [{}]}, {"sequences": 5}])

@@ -61,7 +61,7 @@ def test_counts_name_the_most_frequent_kind_first() -> None:
 def test_everything_that_a_restore_loses_begins_with_its_kind(kind: str, expressions: bool) -> None:
     schema = DatabaseSchema.model_validate(json.loads(EVERYTHING.read_text()))
     module = target_module(DatabaseAddress("target", {"postgresql": "postgresql://h/d", "duckdb": "duckdb:///d"}[kind]))
-    mapped, lost = converted(schema, kind, module.type_for) if kind != "postgresql" else (schema, ())
+    mapped, lost = converted(schema, kind, module) if kind != "postgresql" else (schema, ())
     every = (*lost, *module.define(mapped, expressions=expressions).lost)
     assert set(map(kind_of_object, every)) <= KINDS
 

@@ -37,6 +37,7 @@ ELSEWHERE = {
     ("docs/install.md", "With pip"): "snapshot_assets_tests/wheel.py",
     ("docs/install.md", "In a project that uses Dagster"): "snapshot_assets_tests/wheel.py",
     ("docs/how-to/export.md", "In the UI"): "snapshot_assets_tests/e2e/test_dagster_commands.py",
+    ("docs/how-to/add-a-database.md", ""): "snapshot_assets_tests/examples/test_sqlite.py",
     ("docs/how-to/copy-a-query.md", "Copy a query"): "snapshot_assets_tests/test_readme_copy.py",
     ("docs/how-to/dagster-project.md", "In your own Dagster project"): "snapshot_assets_tests/wheel.py",
     ("docs/how-to/dagster-project.md", "Your own assets"): "snapshot_assets_tests/pipeline/test_io_manager.py",

@@ -133,7 +133,7 @@ def test_a_target_that_is_no_target_is_the_calls_mistake(
         assert (refused.status, refused.out) == (2, "")
         named = f"target {catalog.removeprefix('spark:')} is a Spark catalog, into which nothing can be restored."
         assert named in refused.err
-        assert "write postgresql://host/database or duckdb:///absolute/path.duckdb." in refused.err
+        assert "write postgresql://host/database or duckdb:///absolute/path.duckdb" in refused.err
         assert "docs/how-to/into-spark.md" in refused.err
     unknown = snapshots(*call, "lvie")
     assert (unknown.status, "Did you mean 'live'?" in unknown.err) == (2, True)

@@ -92,7 +92,7 @@ def test_a_store_and_databases_decide_what_tasks_import(tmp_path: Path) -> None:
     assert modules_of_tasks(s3, "spark:lake", "postgresql://h/d", "asset:a") == (
         "snapshot_assets.storage.cloud",
         "obstore",
-        "adbc_driver_postgresql",
+        "adbc_driver_postgresql.dbapi",
         "adbc_driver_manager",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from snapshot_assets.databases.duckdb import KIND as DUCKDB
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.read_configuration import Needed, load_configuration
 from snapshot_assets.storage.location import parse_location
@@ -30,9 +31,9 @@ def unset(tmp_path):
 
 def test_a_file_loads_without_the_variables_of_databases_and_storage(unset):
     plans = {plan.name: plan for plan in unset.plans}
-    kinds = {name: unset.kind(plan.source) for name, plan in plans.items()}
+    kinds = {name: kind and kind.name for name, kind in ((n, unset.kind(plan.source)) for n, plan in plans.items())}
     assert kinds == {"shop": "postgresql", "back": "duckdb", "own": None}
-    assert (unset.kind(plans["back"].target), unset.kind(plans["back"].scratch)) == ("duckdb", None)
+    assert (unset.kind(plans["back"].target), unset.kind(plans["back"].scratch)) == (DUCKDB, None)
     assert unset.source("here").uri == "duckdb:///x.duckdb"
     assert unset.store_options(plans["back"]).profile == "third"
 
@@ -119,7 +120,7 @@ def test_a_kind_is_known_before_the_first_variable_that_is_not_set(tmp_path, uri
     plans = "plans: {p: {source: shop, to: 's3://backups/x'}, q: {source: shop, to: 's3://backups/y'}}"
     (tmp_path / "c.yaml").write_text(f"sources: {{shop: '{uri}'}}\n{plans}")
     found = load_configuration(tmp_path / "c.yaml", environment={"KIND": "DUCKDB"})
-    assert found.kind(found.plan("p").source) == "duckdb"
+    assert found.kind(found.plan("p").source) is DUCKDB
     found.require_kinds()
     with pytest.raises(PlanError, match=r"(?s)^plans 'p', 'q' need variables .* sources\.shop: refers .* S, which"):
         found.source("shop")

@@ -215,7 +215,7 @@ def _chosen(names: Set[TableName], versions: list[Version], tables: Collection[T
     """Return the tables to publish, in the snapshot's spelling."""
     if not tables:
         return sorted(names)
-    spellings = Spellings(rule_of(versions[-1].schema.database), names) if versions else None
+    spellings = Spellings(rule_of(versions[-1].schema), names) if versions else None
     chosen = {spellings.of(name) if spellings else name for name in tables}
     if unknown := sorted(chosen - names):
         raise UnknownRelationError(

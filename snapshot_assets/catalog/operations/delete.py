@@ -82,7 +82,7 @@ def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate |
     catalog.refresh()
     token, state = catalog.token(), catalog.require_snapshot()
     documents = read_schemas(catalog.store, state)
-    rule = rule_of(documents[state.schema_id].database)
+    rule = rule_of(documents[state.schema_id])
     found = _table(documents[state.schema_id], table, rule)
     table, checked = found.table_name, _checked(predicate, found, rule)
     written = written_schemas(documents, table)

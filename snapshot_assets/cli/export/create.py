@@ -30,6 +30,7 @@ from snapshot_assets.cli.spark import (
     refuse_unreachable_spark,
     start_spark_early,
 )
+from snapshot_assets.databases.contract import Access
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.engine.export.start_snapshot import next_export, open_windows_text, skipped_text
@@ -82,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
             refuse_files_elsewhere(settings, plan.name, plan.to, source)
             refuse_unreachable_spark(settings)
         again = options.force or replace is not None
-        reads_rows = not plan.schema_only and kind_of(source.uri) != "spark"  # in Spark's tasks, of a database
-        if reads_rows and (again or request.lacks_chunks(plan, state)):
+        in_tasks = not plan.schema_only and kind_of(source.uri).access is Access.CONNECTION
+        if in_tasks and (again or request.lacks_chunks(plan, state)):
             start_spark_early(settings)
         work = _export(options, configuration, plan, state, replace, changed=changed)
     work.replica, after = plan.replicate_to, Catalog.open(store).state
@@ -139,10 +140,10 @@ def _export(
     work = _Work()
 
     def export(run: Run) -> None:
-        work.run_id, spark = run.id, kind_of(configuration.source(plan.source).uri) == "spark"
+        work.run_id, kind = run.id, kind_of(configuration.source(plan.source).uri)
         recorder = run.export_recorder(configuration, resolved)
         # `prepared` has read the rows of sources other than Spark.
-        own = {"written": plan, "force": options.force, "check_rows": spark}
+        own = {"written": plan, "force": options.force, "check_rows": kind.access is Access.SESSION}
         with (
             opened_export_run(run, configuration, resolved, started=now, **own) as export_run,
             export_run.open() as opened,

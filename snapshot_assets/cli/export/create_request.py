@@ -18,12 +18,12 @@ from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.options.common import LOCATION_VARIABLE
 from snapshot_assets.cli.remedies import spelling_of
 from snapshot_assets.cli.spark import with_spark_options
+from snapshot_assets.databases.contract import Access
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.export.start_snapshot import closed_end, header_of, resolve_range
 from snapshot_assets.errors import LocationDeletedError, PlanError, StoreUnavailableError
-from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.units import parse_given_time
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.configuration import Configuration
@@ -176,7 +176,7 @@ def check_location(plan: Plan, state: State, source: DatabaseAddress, *, replace
     if state.header is not None and not force:
         now = datetime.now(UTC)
         wanted = header_of(plan, state.header.schemas, source, plan, now)
-        check_same_plan(state.header, wanted, rule_of(kind_of(source.uri)))
+        check_same_plan(state.header, wanted, kind_of(source.uri).names)
     elif replace:
         raise PlanError(f"--replace: there is no snapshot at {plan.to} yet; omit --replace to create one.")
 
@@ -219,7 +219,7 @@ def prepared(configuration: Configuration, plan: Plan, state: State, *, force: b
         return found[0]
 
     address, with_bounds = configuration.source(plan.source), is_open and header is None
-    if kind_of(address.uri) == "spark":  # only the run's Spark session can read it
+    if kind_of(address.uri).access is Access.SESSION:  # only the run's Spark session can read it
         if with_bounds:
             raise PlanError("A spark: source needs --start-time and --end-time; they are read only from databases.")
         resolve(None)

@@ -110,7 +110,7 @@ def _time_columns(schema: DatabaseSchema, given: Mapping[str, Any]) -> dict[str,
     """
     own = {each.name for each in schema.schemas}  # large objects are a table of no schema
     found = {table_text(each.table_name): each.time_index for each in schema.tables if each.schema_name in own}
-    names = rule_of(schema.database)
+    names = rule_of(schema)
     spellings = Spellings(names, found)
     selected = None if given.get("tables") is None else set(map(spellings.of, given["tables"]))
     there = {name: column for name, column in found.items() if selected is None or name in selected}
@@ -132,7 +132,7 @@ def _carriers(schema: DatabaseSchema, given: Mapping[str, Any]) -> dict[str, str
     Raises:
         SnapshotExistsError: The call gives a column another carrier.
     """
-    spellings = Spellings(rule_of(schema.database), (table_text(each.table_name) for each in schema.tables))
+    spellings = Spellings(rule_of(schema), (table_text(each.table_name) for each in schema.tables))
     selected = None if given.get("tables") is None else set(map(spellings.of, given["tables"]))
     paths = {
         column_text(ColumnPath(table.table_name, column.name)): column.carrier.value
@@ -140,7 +140,7 @@ def _carriers(schema: DatabaseSchema, given: Mapping[str, Any]) -> dict[str, str
         if selected is None or table_text(table.table_name) in selected
         for column in table.columns
     }
-    columns = Spellings(rule_of(schema.database), paths)
+    columns = Spellings(rule_of(schema), paths)
     chosen = {columns.of(name): carrier for name, carrier in given.get("carriers", {}).items()}
     for name, carrier in chosen.items():
         if paths.get(name, carrier) != carrier:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 from snapshot_assets.cli.location import given_uri
@@ -27,7 +28,8 @@ from snapshot_assets.cli.setup.checks import (
 )
 from snapshot_assets.cli.setup.estimates import opened_source
 from snapshot_assets.cli.spark import place_of_options
-from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.contract import Access, DatabaseKind
+from snapshot_assets.databases.open import kind_of, open_target
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.units import counted
@@ -198,36 +200,37 @@ def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool)
     if plan.source_asset:
         return Check("source", subject, True, f"the Dagster asset {'/'.join(plan.source_asset)}, by plan {plan.name}")
     try:
-        if kind_of(configuration.source(plan.source).uri) == "spark" and not with_spark:
+        kind = kind_of(configuration.source(plan.source).uri)
+        if kind.access is Access.SESSION and not with_spark:
             return Check("source", subject, True, "not opened, because it needs a Spark session")
         with opened_source(configuration, plan) as source:
             _, exported = checked_schemas(source, plan)
-            found = f"{source.kind}, {counted(len(exported.tables), 'table')} to export by plan {plan.name}"
-            driver = f", with {_driver()}" if source.kind == "postgresql" else ""
-            return Check("source", subject, True, found + driver)
+            found = f"{kind.name}, {counted(len(exported.tables), 'table')} to export by plan {plan.name}"
+            return Check("source", subject, True, found + _driver(kind))
     except Exception as error:  # whatever it is, the other checks go on
         return failed("source", subject, error, remedy)
 
 
-def _driver() -> str:
-    from snapshot_assets.databases.postgresql.driver import driver_text
-
-    return driver_text()
+def _driver(kind: DatabaseKind) -> str:
+    """Return with which package a database is reached; "" if every installation has it."""
+    if not kind.requirement:
+        return ""
+    package = packages_distributions()[kind.drivers[0].partition(".")[0]][0]
+    return f", with {package} {version(package)}"
 
 
 def _check_target(configuration: Configuration, plan: Plan) -> Iterator[Check]:
-    """Connect to a PostgreSQL target, and report what its driver writes slowly."""
+    """Connect to a target that is no file, and report what its driver writes slowly."""
     if plan.target is None or configuration.unset([plan.target]):
         return
     subject = plan.target.alias
     try:
-        if configuration.target_kind(plan) != "postgresql":
+        kind = configuration.target_kind(plan)
+        if kind is None or kind.local_file:  # opening it would make the file
             return
-        from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-
-        with closing(PostgresqlTarget(configuration.source(plan.target))) as target:
+        with closing(open_target(configuration.source(plan.target))) as target:
             slow = ", ".join(target.slow_types())
-        found = f"postgresql, with {_driver()}"
+        found = kind.name + _driver(kind)
         yield Check("target", subject, True, f"{found}, which loads {slow} slowly, as text" if slow else found)
     except Exception as error:  # whatever it is, the other checks go on
         yield failed("target", subject, error, "Correct the target's URI, or its user's rights.")

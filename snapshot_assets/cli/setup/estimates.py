@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from snapshot_assets.cli.output import only_results_on_stdout
-from snapshot_assets.databases.open import kind_of, open_database
+from snapshot_assets.databases.contract import Access
+from snapshot_assets.databases.open import kind_named, kind_of, open_database
 from snapshot_assets.databases.protocol.source import (
     AllRows,
     Database,
@@ -52,7 +53,7 @@ class EstimatedTable:
 def opened_source(configuration: Configuration, plan: Plan) -> Iterator[SchemaSource]:
     """Open a plan's source; for a Spark catalog, in the session that an export would use."""
     address: DatabaseAddress = configuration.source(plan.source)
-    if kind_of(address.uri) != "spark":
+    if kind_of(address.uri).access is not Access.SESSION:
         with closing(open_database(address)) as database:
             yield database
         return
@@ -80,7 +81,7 @@ def estimated(source: SchemaSource, plan: Plan, table: Table, end: datetime | No
     rows: Rows = AllRows()
     if (table.time_index is not None or table.options.get("windowed")) and plan.start_time is not None:
         rows = WindowRows(plan.start_time, max(end or plan.start_time, plan.start_time), plan.time_zone)
-    if source.kind == "spark":
+    if kind_named(source.kind).access is Access.SESSION:
         return EstimatedTable(table, None)
     database: Database = source  # type: ignore[assignment]
     try:

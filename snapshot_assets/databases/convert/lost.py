@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from graphlib import CycleError, TopologicalSorter
 
 import pyarrow as pa
 
@@ -23,16 +22,7 @@ from snapshot_assets.format.options import (
     TypeDefinition,
     ViewOptions,
 )
-from snapshot_assets.format.relations import (
-    Carrier,
-    Column,
-    DatabaseSchema,
-    ForeignKey,
-    Index,
-    Table,
-    TableName,
-    UserType,
-)
+from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Index, Table, TableName, UserType
 
 _LIMITED = re.compile(
     r"(?P<name>character varying|varchar|bpchar|character|char|bit varying|varbit|bit|timestamp|time|interval[a-z ]*"
@@ -43,9 +33,6 @@ _FIELDS = re.compile(r"interval (?P<fields>year|month|day|hour|minute|second)\b"
 _LENGTHS = ("char", "bpchar", "varchar", "bit", "varbit")
 _MOST_PRECISE = "6"
 """Decimal digits of a second, which other kinds of database have too."""
-
-TEXTS = frozenset(("text", "varchar", "string"))
-"""The types of texts in PostgreSQL, DuckDB and Spark."""
 
 _PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
 _PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
@@ -62,12 +49,12 @@ _ORDERED = ("btree", "art")
 """The methods that PostgreSQL and DuckDB use by default: both find equal values and keep unique ones apart."""
 
 
-def changed_form(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
-    """Return the form of a column's values in a less specific type; "" if the type is equivalent."""
+def changed_form(column: Column, arrow_type: pa.DataType, type_text: str, text: str) -> str:
+    """Return the form of a column's values in a less specific type, `text` for one; "" if the type is equivalent."""
     if type_text == "json":
         return "each value as JSON"
     plain = column.type.partition("(")[0].strip().lower()
-    becomes_text = type_text.lower() in TEXTS and not pa.types.is_string(arrow_type)
+    becomes_text = type_text == text and not pa.types.is_string(arrow_type)
     was_text = column.carrier is Carrier.TEXT or (pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS)
     if becomes_text or was_text:
         return "each value in its text form"
@@ -208,55 +195,3 @@ def is_plain(index: Index) -> bool:
         keys.append(f"(?:{'|'.join(map(re.escape, spellings))})")
     pattern = r",\s*".join(keys)
     return re.fullmatch(rf"\({pattern}\)\s*;?", definition[head.end() :]) is not None
-
-
-def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:
-    """Return the tables with the foreign keys that DuckDB can have, each after those that it refers to.
-
-    A sentence for each foreign key that is left out is added to `lost`.
-    """
-    by_name = {table.table_name: table for table in tables}
-    possible: dict[TableName, Table] = {}
-    for table in tables:
-        keys = []
-        for key in table.foreign_keys:
-            if reason := _impossible(table, key, by_name):
-                lost.append(f"Foreign key {key.name} of {table.table_name} is left out: {reason}.")
-            else:
-                keys.append(key)
-        possible[table.table_name] = table.model_copy(update={"foreign_keys": tuple(keys)})
-    return [possible[name] for name in _ordered(possible, lost)]
-
-
-def _impossible(table: Table, key: ForeignKey, tables: dict[TableName, Table]) -> str:
-    if key.referenced == table.table_name:
-        return "DuckDB accepts no row that refers to itself, or to one that refers back"
-    referred = tables.get(key.referenced)
-    if referred is None:
-        return f"{key.referenced} is not restored"
-    if key.referenced_schema != table.schema_name:
-        return "DuckDB has no foreign keys between schemas"
-    keys = [set(each.columns) for each in (referred.primary_key, *referred.unique) if each is not None]
-    if set(key.referenced_columns) not in keys:
-        return f"its referenced columns are no key of {referred.table_name}"
-    pairs = zip(key.columns, key.referenced_columns, strict=True)
-    if any(table.column(here).type != referred.column(there).type for here, there in pairs):
-        return "DuckDB requires one type on both sides"
-    return ""
-
-
-def _ordered(tables: dict[TableName, Table], lost: list[str]) -> list[TableName]:
-    while True:
-        graph = {name: {key.referenced for key in table.foreign_keys} for name, table in tables.items()}
-        try:
-            return list(TopologicalSorter(graph).static_order())
-        except CycleError as error:
-            parent, child = error.args[1][:2]  # each is referred to by the next one
-            keys = tables[child].foreign_keys
-            others = [key for key in keys if key.referenced != parent]
-            lost += (
-                f"Foreign key {key.name} of {child} is left out: DuckDB has no circles of foreign keys."
-                for key in keys
-                if key.referenced == parent
-            )
-            tables[child] = tables[child].model_copy(update={"foreign_keys": tuple(others)})

@@ -17,7 +17,7 @@ from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.kinds import capital
 from snapshot_assets.format.name_texts import printed_name, shell_word, written_name
-from snapshot_assets.format.names import ColumnPath, rule_of, table_text
+from snapshot_assets.format.names import ColumnPath, NameRule, table_text
 from snapshot_assets.format.options import PartitionPlaces
 from snapshot_assets.format.relations import DatabaseSchema, ForeignKey, Schema, Table, TableName, View
 from snapshot_assets.format.units import counted
@@ -228,49 +228,48 @@ def renamed_tables(schema: DatabaseSchema, renaming: Renaming) -> DatabaseSchema
     return schema.model_copy(update={"schemas": renamed_schemas(schema, renaming), "tables": tuple(tables)})
 
 
-def clashes(schema: DatabaseSchema) -> Iterator[str]:
-    """Yield a sentence for each group of names that differ only in case, which DuckDB ignores."""
+def clashes(schema: DatabaseSchema, title: str, rule: NameRule) -> Iterator[str]:
+    """Yield a sentence for each group of names that one kind of database, by its title and rule, cannot tell apart."""
     relations = [(each.schema_name, each.name) for each in (*schema.tables, *schema.views)]
-    for group in _alike(((name,) for name, _ in relations)):
+    for group in _alike(((name,) for name, _ in relations), rule):
         yield (
-            f"Schemas {_listed(group)} would be one in DuckDB, which ignores case in names. Give --map-schema"
+            f"Schemas {_listed(group)} would be one in {title}, which ignores case in names. Give --map-schema"
             f" {shell_word(written_name(*group[0]))}=<other name>, or choose one with --schemas."
         )
-    for group in _alike(relations):
+    for group in _alike(relations, rule):
         if len({name for name, _ in group}) == 1:  # else their schemas clash
             yield (
-                f"Tables {_listed(group)} would be one in DuckDB, which ignores case in names. Give --map-table"
+                f"Tables {_listed(group)} would be one in {title}, which ignores case in names. Give --map-table"
                 f" {shell_word(written_name(*group[0]))}=<schema>.<other name>, or leave one out with --tables."
             )
     for table in schema.tables:
-        for columns in _alike((column.name,) for column in table.columns):
+        for columns in _alike(((column.name,) for column in table.columns), rule):
             yield (
-                f"Columns {_listed(columns)} of {table.table_name} would be one in DuckDB, which ignores case in names."
-                " Rename one in the source, or export a view with another name for it."
+                f"Columns {_listed(columns)} of {table.table_name} would be one in {title}, which ignores case in"
+                " names. Rename one in the source, or export a view with another name for it."
             )
     indexes = [(table.schema_name, index.name) for table in schema.tables for index in table.indexes]
     sequences = [(each.schema_name, each.name) for table in schema.tables for each in table.sequences]
     for what, names in (("Indexes", indexes), ("Sequences", sequences)):
-        for group in _alike(names):
+        for group in _alike(names, rule):
             if len({name for name, _ in group}) == 1:
-                yield f"{what} {_listed(group)} would be one in DuckDB, which ignores case in names. Rename one."
+                yield f"{what} {_listed(group)} would be one in {title}, which ignores case in names. Rename one."
 
 
 def _listed(group: Iterable[tuple[str, ...]]) -> str:
     return " and ".join(printed_name(*each) for each in group)
 
 
-def _alike(names: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
-    """Yield the groups of different names that are equal without case."""
-    rule = rule_of("duckdb")
+def _alike(names: Iterable[tuple[str, ...]], rule: NameRule) -> Iterator[list[tuple[str, ...]]]:
+    """Yield the groups of different names that a rule takes for equal."""
     groups: dict[tuple[str, ...], dict[tuple[str, ...], None]] = defaultdict(dict)
     for name in names:
         groups[rule.key(name)][name] = None
     yield from (list(group) for group in groups.values() if len(group) > 1)
 
 
-def too_long(schema: DatabaseSchema) -> tuple[str, ...]:
-    """Return a sentence for each name that PostgreSQL would cut: the import would not find it again."""
+def too_long(schema: DatabaseSchema, title: str, longest: int) -> tuple[str, ...]:
+    """Return a sentence for each name that a kind of database cuts or refuses: an import would not find it again."""
     names = [("Schema", printed_name(each.name), each.name) for each in schema.schemas]
     relations: list[Table | View] = [*schema.tables, *schema.views]
     for relation in relations:
@@ -278,8 +277,8 @@ def too_long(schema: DatabaseSchema) -> tuple[str, ...]:
         names.append(("Table", str(name), relation.name))
         names += [("Column", str(ColumnPath(name, column.name)), column.name) for column in relation.columns]
     return tuple(
-        f"{what} {shown} has a name of {counted(len(name.encode()), 'byte')}; PostgreSQL has at most {LONGEST}."
+        f"{what} {shown} has a name of {counted(len(name.encode()), 'byte')}; {title} has at most {longest}."
         " Rename it in the source, or leave it out."
         for what, shown, name in dict.fromkeys(names)
-        if len(name.encode()) > LONGEST
+        if len(name.encode()) > longest
     )

@@ -7,19 +7,12 @@ not. A converted column is native in its Arrow type, so a file's values can be l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 
-from snapshot_assets.databases.convert.lost import (
-    TEXTS,
-    LostObjects,
-    changed_form,
-    is_plain,
-    lost_details,
-    lost_limit,
-    possible_keys,
-)
+from snapshot_assets.databases.convert.lost import LostObjects, changed_form, is_plain, lost_details, lost_limit
+from snapshot_assets.databases.definition import Adapter
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
@@ -37,8 +30,6 @@ from snapshot_assets.format.relations import (
     UniqueConstraint,
 )
 
-TypeFor = Callable[[pa.DataType], str]
-
 _NEXTVAL = re.compile(r"nextval\('(?P<name>(?:[^']|'')*)'(?:::regclass)?\)")
 _ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOTALL)
 _EXTRAS = re.compile(r"INCLUDE \([^)]*\)|DEFERRABLE(?: INITIALLY DEFERRED)?")
@@ -54,11 +45,10 @@ _SILENT_OPTIONS = frozenset(
 """Options that a sentence of their own mentions, or that mean nothing to another kind of database."""
 
 
-def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[DatabaseSchema, tuple[str, ...]]:
+def converted(schema: DatabaseSchema, kind: str, target: Adapter) -> tuple[DatabaseSchema, tuple[str, ...]]:
     """Return a schema as documents of another kind of database, and what the conversion loses.
 
-    `type_for` returns that kind's type for an Arrow type. The result has a sentence for each object that is left out
-    or becomes another type.
+    The result has a sentence for each object that is left out or becomes another type.
 
     Raises:
         UnsupportedTypeError: That kind has no type for some columns' Arrow types; names them all.
@@ -75,35 +65,26 @@ def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[Dat
                 " as many columns of both tables. Restore without that table.",
                 object="tables.json",
             )
-    conversion = _Conversion(schema, kind, type_for)
-    result = conversion.schema()
-    if conversion.unsupported:
-        raise UnsupportedTypeError(" ".join(conversion.unsupported), columns=conversion.unsupported)
-    return result, tuple(dict.fromkeys(conversion.lost))
+    conversion = _Conversion(schema, kind, target)
+    return conversion.schema(), tuple(dict.fromkeys(conversion.lost))
 
 
 class _Conversion:
-    def __init__(self, schema: DatabaseSchema, kind: str, type_for: TypeFor) -> None:
-        self._schema, self._source, self._kind, self._type_for = schema, schema.database, kind, type_for
+    def __init__(self, schema: DatabaseSchema, kind: str, target: Adapter) -> None:
+        self._schema, self._source, self._kind, self._target = schema, schema.database, kind, target
         self._tables = {table.table_name: table for table in schema.tables}
         self._others = LostObjects(schema)
+        self._text = target.type_for(pa.string())
         self.lost: list[str] = []
         self.unsupported: list[str] = []
 
     def schema(self) -> DatabaseSchema:
-        schema, tables = self._schema, []
-        for table in schema.tables:
-            if table.columns or self._kind != "duckdb":
-                tables.append(self.table(table))
-            else:
-                name = table.table_name
-                self.lost.append(f"Table {name} is left out: it has no columns, and DuckDB has no such tables.")
-        result = DatabaseSchema(
-            database=self._kind,
-            schemas=tuple(Schema(name=each.name, comment=each.comment) for each in schema.schemas),
-            tables=self.possible(tables),
-        )
-        self.lost += self._others.sentences()
+        schemas = tuple(Schema(name=each.name, comment=each.comment) for each in self._schema.schemas)
+        tables = tuple(map(self.table, self._schema.tables))
+        if self.unsupported:
+            raise UnsupportedTypeError(" ".join(self.unsupported), columns=self.unsupported)
+        result, lost = self._target.adapt(DatabaseSchema(database=self._kind, schemas=schemas, tables=tables))
+        self.lost += [*lost, *self._lost_actions(result), *self._others.sentences()]
         return result
 
     def table(self, table: Table) -> Table:
@@ -112,7 +93,7 @@ class _Conversion:
         drawing = {sequence.column: sequence for sequence in sequences}
         columns = tuple(self._column(table, options, each, drawing.get(each.name)) for each in table.columns)
         time_index = table.time_index
-        if time_index in {column.name for column in columns if column.type.lower() in TEXTS}:
+        if time_index in {column.name for column in columns if column.type == self._text}:
             # Texts cannot be compared with windows.
             self.lost.append(f"Chunks of {name} cannot be replaced: its times in {time_index} become texts.")
             time_index = None
@@ -155,11 +136,11 @@ class _Conversion:
         where = f"{table.table_name}.{column.name}"
         arrow_type = column.arrow_field().type
         try:
-            type_text = self._type_for(arrow_type)
+            type_text = self._target.type_for(arrow_type)
         except UnsupportedTypeError as error:
             self.unsupported.append(f"Column {where} of type {column.type}: {error}")
             return column
-        if change := changed_form(column, arrow_type, type_text):
+        if change := changed_form(column, arrow_type, type_text, self._text):
             self.lost.append(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
         if limit := lost_limit(column.type, type_text):
             self.lost.append(f"{limit} of column {where} is left out: {column.type} becomes {type_text}.")
@@ -200,9 +181,7 @@ class _Conversion:
                 self.lost.append(f"Sequence {sequence.table_name} of {table.table_name} is left out.")
                 continue
             taken.add(column.name)
-            yield sequence.model_copy(
-                update={"type": "bigint" if self._kind == "postgresql" else None, "cache": 1, "owned": False}
-            )
+            yield sequence.model_copy(update={"type": None, "cache": 1, "owned": False})
 
     def _keeps_key(self, definition: str | None, what: str) -> bool:
         """Return whether the other kind can have a key; record what it loses."""
@@ -229,17 +208,12 @@ class _Conversion:
         self.lost += [f"{what} is left out: {reason}."] if reason else []
         return not reason
 
-    def possible(self, tables: list[Table]) -> tuple[Table, ...]:
-        """Return the tables with the foreign keys that the other kind can have."""
-        by_name = {table.table_name: table for table in tables}
-        if self._kind == "duckdb":
-            by_name |= {table.table_name: table for table in possible_keys(tables, self.lost)}
-        for name, table in by_name.items():
+    def _lost_actions(self, schema: DatabaseSchema) -> Iterator[str]:
+        for name, table in ((table.table_name, table) for table in schema.tables):
             definitions = {key.name: key.definition or "" for key in self._tables[name].foreign_keys}
             for key in table.foreign_keys:
                 if match := _ACTIONS.search(definitions[key.name]):
-                    self.lost.append(f"Foreign key {key.name} of {name} is carried over without {match.group()}.")
-        return tuple(by_name.values())
+                    yield f"Foreign key {key.name} of {name} is carried over without {match.group()}."
 
     def _temporal(self, definition: str | None, what: str) -> bool:
         match = _TEMPORAL.search(definition or "")

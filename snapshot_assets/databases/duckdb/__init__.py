@@ -11,24 +11,36 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-import pyarrow as pa
-
+from snapshot_assets.databases.contract import DatabaseKind
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
-from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.errors import DatabaseError, UnknownSourceError
+from snapshot_assets.format.names import NameRule
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.scratch_folders import scratch_folder
 
-__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "rename", "scratch", "type_for"]
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-ONE_WRITER = True
-"""While a process writes to a file, no other process can open it."""
+    from snapshot_assets.databases.protocol.sql_target import SqlTarget
 
-_FORM = "duckdb:///absolute/path.duckdb"
+__all__ = ["KIND", "adapt", "default_alias", "define", "open", "open_target", "rename", "scratch", "type_for"]
+
+KIND = DatabaseKind(
+    contract=1,
+    name="duckdb",
+    title="DuckDB",
+    form="duckdb:///absolute/path.duckdb",
+    target=True,
+    names=NameRule.ASCII_CASE_IGNORED,
+    drivers=("duckdb",),
+    one_writer=True,  # while a process writes to a file, no other process can open it
+    local_file=True,
+)
 _MEMORY = re.compile(r"memory_limit=(\d{1,6}(?:MB|MiB|GB|GiB))")
 
 # The imports are not at the top: an alias can be made from a URI without loading DuckDB.
@@ -84,7 +96,7 @@ def default_alias(uri: str) -> str:
 
 def _refused(reason: str) -> UnknownSourceError:
     # Without the URI: where a host is named, a password may stand beside it.
-    return UnknownSourceError(f"A duckdb: URI is refused because {reason}. Write {_FORM}.")
+    return UnknownSourceError(f"A duckdb: URI is refused because {reason}. Write {KIND.form}.")
 
 
 def open(address: DatabaseAddress) -> Database:
@@ -120,6 +132,13 @@ def type_for(arrow_type: pa.DataType) -> str:
     from snapshot_assets.databases.duckdb.types import type_for as type_text
 
     return type_text(arrow_type)
+
+
+def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return documents without what DuckDB has not, and what is lost; see `TargetModule.adapt`."""
+    from snapshot_assets.databases.duckdb.foreign_keys import adapt as adapt_schema
+
+    return adapt_schema(schema)
 
 
 @contextmanager

@@ -17,9 +17,11 @@ from graphlib import TopologicalSorter
 
 import duckdb
 
-from snapshot_assets.databases.convert.lost import is_plain, other_method, possible_keys
+from snapshot_assets.databases.convert.lost import is_plain, other_method
 from snapshot_assets.databases.convert.renaming import clashes
 from snapshot_assets.databases.definition import Create, Definition, FailedStatement, ObjectKey, Statement, comment
+from snapshot_assets.databases.duckdb import KIND
+from snapshot_assets.databases.duckdb.foreign_keys import possible_keys
 from snapshot_assets.databases.duckdb.parser import Texts, check_statement, collation
 from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
@@ -51,7 +53,7 @@ class _Defining:
     def definition(self) -> Definition:
         self._lost += uncarried(self._schema)
         tables = tuple(self._table(table) for table in self._schema.tables)
-        if refused := tuple(clashes(self._schema)):
+        if refused := tuple(clashes(self._schema, KIND.title, KIND.names)):
             return Definition(tables, lost=tuple(self._lost), refused=refused)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
         by_name = {table.table_name: table for table in keyed}

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from snapshot_assets.databases.duckdb import KIND
 from snapshot_assets.databases.duckdb.introspect import extract_schema, spelled
 from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
@@ -57,7 +58,7 @@ from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, SnapshotError
 from snapshot_assets.format.arrow_types import arrow_type_text
-from snapshot_assets.format.names import ColumnPath, column_text, rule_of
+from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import time_text
 
@@ -76,7 +77,7 @@ def extract_query(session: DuckDBSession, selection: Selection, query: Query) ->
     start, end = (f"getvariable('snapshots_{bound}')" for bound in ("start", "end"))
     sql = query.with_bounds(start, end)
     types = query_types(session, sql, _ANY_WINDOW)
-    selection = SpelledNames(rule_of("duckdb"), [name.schema], {name: types}).selection(selection)
+    selection = SpelledNames(KIND.names, [name.schema], {name: types}).selection(selection)
     columns = []
     for column, kind in types.items():
         carried = carry(kind, selection.carriers.get((name, column)), column_text(ColumnPath(name, column)))

@@ -7,7 +7,6 @@ bytes for `numeric` before it sends a row. Each combination of types is tried on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 
 import pyarrow as pa
 
@@ -21,7 +20,6 @@ from snapshot_assets.format.relations import TableName
 Pair = tuple[pa.DataType, Receiver]
 """A stream's Arrow type, and the column that it is copied into."""
 
-_PACKAGE = "adbc-driver-postgresql"
 _TABLE = TableName("pg_temp", "snapshot_assets_types")
 _TYPES = f"""
 SELECT min(t.oid::pg_catalog.regtype::text) AS type, p.prosrc AS function
@@ -31,11 +29,6 @@ GROUP BY p.prosrc ORDER BY p.prosrc
 """
 
 _taken: dict[Pair, bool] = {}
-
-
-def driver_text() -> str:
-    """Return the driver's package and version."""
-    return f"{_PACKAGE} {version(_PACKAGE)}"
 
 
 def refused(connection: PostgresqlConnection, columns: Mapping[str, Pair]) -> set[str]:

@@ -92,6 +92,10 @@ class SqlTarget(SqlSteps, ABC):
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         """Return all foreign keys in the target that refer to the tables."""
 
+    def slow_types(self) -> list[str]:
+        """Return the types whose values the driver takes only as text."""
+        return []
+
     def missing(self, needs: Sequence[Need]) -> list[Need]:
         """Return the objects that the target lacks, in order: none, because only PostgreSQL's snapshots need any."""
         return []

@@ -188,7 +188,7 @@ def check_split(selection: Selection, schema: DatabaseSchema, types: Collection[
         return
     [table] = schema.tables
     found = {column.name: column.type for column in table.columns}
-    name = Spellings(rule_of(schema.database), found).of(selection.split_by)
+    name = Spellings(rule_of(schema), found).of(selection.split_by)
     _check_column(table.table_name, name, found, "split_by")
     kind = found[name]
     if _MODIFIER.sub("", kind) not in types:

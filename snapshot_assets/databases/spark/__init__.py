@@ -9,10 +9,22 @@ import re
 from typing import NoReturn
 from urllib.parse import unquote
 
+from snapshot_assets.databases.contract import Access, DatabaseKind
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
+from snapshot_assets.format.names import NameRule
 
-__all__ = ["catalog_path", "default_alias", "open"]
+__all__ = ["KIND", "catalog_path", "default_alias", "open"]
+
+KIND = DatabaseKind(
+    contract=1,
+    name="spark",
+    title="Spark catalog",
+    form="spark:catalog or spark:catalog.namespace",
+    access=Access.SESSION,
+    instead="Spark itself writes a snapshot's rows into a catalog: see docs/how-to/into-spark.md.",
+    names=NameRule.CASE_IGNORED,
+)
 
 _PART = re.compile(r"(?:[^\s.%/?#]|%[0-9A-Fa-f]{2})+")
 

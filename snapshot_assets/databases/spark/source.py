@@ -29,7 +29,7 @@ from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_
 from snapshot_assets.databases.selection.hidden import MASKS, check_masks, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
-from snapshot_assets.databases.spark import catalog_path
+from snapshot_assets.databases.spark import KIND, catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.session_zone import why_not_utc
@@ -37,7 +37,6 @@ from snapshot_assets.databases.spark.types import SparkTimeColumn
 from snapshot_assets.databases.spark.versions import read_version
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError, UnknownRelationError, UnsupportedTypeError
-from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, TableName, View
 
 _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
@@ -80,7 +79,7 @@ class SparkCatalogDatabase(TimedSource):
         relations = self._catalog.relations
         refuse_reserved(selection, self._catalog.reserved_columns(selection), found)
         columns = self._columns_named(selection)
-        selection = check_selection(selection, self._catalog.namespaces, columns, found, rule_of(self.kind))
+        selection = check_selection(selection, self._catalog.namespaces, columns, found, KIND.names)
         selected = sorted(name for name in relations if selects(selection, name))
         tables = [name for name in selected if not relations[name] or name in selection.tables]
         names = selected_schemas(selection, selected, self._catalog.namespaces)
@@ -105,12 +104,12 @@ class SparkCatalogDatabase(TimedSource):
         if selection.query is not None:
             return selection
         columns = self._columns_named(selection)
-        return SpelledNames(rule_of(self.kind), tuple(self._catalog.namespaces), columns).selection(selection)
+        return SpelledNames(KIND.names, tuple(self._catalog.namespaces), columns).selection(selection)
 
     def _columns_named(self, selection: Selection) -> dict[TableName, Sequence[str]]:
         """Return the relations, with the columns of those of which a plan names some: reading them costs a trip."""
         columned = (*selection.carriers, *selection.exclude_columns, *selection.masks)
-        rule = rule_of(self.kind)
+        rule = KIND.names
         special = set(map(rule.key, (*selection.time_columns, *(name for name, _ in columned))))
         relations = self._catalog.relations
         return {name: self._catalog.schema(name).names if rule.key(name) in special else () for name in relations}
@@ -143,7 +142,7 @@ class SparkCatalogDatabase(TimedSource):
     def _query_schema(self, selection: Selection, query: Query) -> DatabaseSchema:
         name = TableName("default", query.name)
         frame = self._copied(query.text, _ANY_WINDOW if query.windowed else AllRows())
-        selection = SpelledNames(rule_of(self.kind), [name.schema], {name: frame.columns}).selection(selection)
+        selection = SpelledNames(KIND.names, [name.schema], {name: frame.columns}).selection(selection)
         table = schema_table(name, frame.schema, replace(selection, time_columns={name: None}))
         return query_schema(self.kind, name, table.columns, query, {})
 

@@ -156,7 +156,7 @@ def plan_compaction(store: ObjectStore, state: State, options: CompactionOptions
     newest = documents[state.schema_id]
     if options.tables:  # the snapshot's source decides how names are compared
         known = {_name(each.file) for each in state.live_files()} | {table.table_name for table in newest.tables}
-        spellings = Spellings(rule_of(newest.database), known)
+        spellings = Spellings(rule_of(newest), known)
         options = replace(options, tables=tuple(dict.fromkeys(map(spellings.of, options.tables))))
     _check_named(state, newest, options)
     chunks = options.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]

@@ -105,7 +105,7 @@ def find_changes(opened: OpenExport, chunks: Sequence[int], stage: Stage = silen
     unknown = [part for part in parts if part.answer.verdict is Verdict.UNKNOWN]
     if not unknown:
         return Changes(tuple(parts))
-    if not source.held:  # a Spark catalog, which tasks cannot read by themselves: what is unknown is exported again
+    if not source.by_tasks:  # a Spark catalog, which tasks cannot read by themselves: what is unknown is exported again
         changed = {part.place: replace(part, answer=replace(part.answer, verdict=Verdict.CHANGED)) for part in unknown}
         return Changes(tuple(changed.get(part.place, part) for part in parts))
     compared = {part.place: part for part in _compared(opened, unknown, stage)}

@@ -197,7 +197,7 @@ class Choice:
         live = (known.file for known in state.live_files())
         known = {TableName(each.schema, each.table) for each in live}
         known |= {table.table_name for table in opened.schema.tables}
-        spellings = Spellings(rule_of(opened.schema.database), known)
+        spellings = Spellings(rule_of(opened.schema), known)
         chosen = {spellings.of(name) for name in self.tables}
         if absent := sorted(chosen - known):
             names = ", ".join(map(table_text, absent))
@@ -226,7 +226,7 @@ def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = sil
     """
     choice = choice or Choice()
     source, newest = opened.source, opened.catalog.state
-    if source is None or not source.held:
+    if source is None or not source.by_tasks:
         raise PlanError("Only a database can be compared: tasks cannot read an asset or a Spark catalog in one state.")
     state = newest if choice.at is None else newest.at(choice.at(newest))
     is_newest = state.revision == newest.revision

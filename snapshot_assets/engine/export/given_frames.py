@@ -31,7 +31,7 @@ def described_frames(
         PlanError: Two DataFrames of a chunk are one table, those of one table have other columns, or the plan hides a
             column that is not there, or twice.
     """
-    spellings = Spellings(rule_of(committed.database), (table.table_name for table in committed.tables))
+    spellings = Spellings(rule_of(committed), (table.table_name for table in committed.tables))
     named = {chunk: _spell_names(frames, spellings) for chunk, frames in chunks.items()}
     every: dict[TableName, StructType] = {}
     for frames in named.values():
@@ -39,7 +39,7 @@ def described_frames(
             fields = frame.schema.fields
             nullable = StructType([StructField(each.name, each.dataType, True, each.metadata) for each in fields])
             _refuse_other_columns(name, every.setdefault(name, nullable), nullable)
-    rule, refusals = rule_of("spark"), Refusals()
+    rule, refusals = rule_of(committed), Refusals()
     _refuse_unknown_columns(selection, every, {table.table_name for table in committed.tables}, rule)
     refuse_equal_names(selection, rule, refusals)
     refusals.raise_any()

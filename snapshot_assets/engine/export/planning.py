@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from itertools import chain, islice
 
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.contract import Access
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.databases.protocol.source import (
     AllRows,
@@ -305,7 +306,7 @@ class ScanPlanner(Planner):
             return [scan]
         if self.split_by is not None and (most := self.most_parts()) > 1:
             # Rows are counted: the sizes of queries are often estimated far too low.
-            spellings = Spellings(rule_of(self.schema.database), (each.name for each in scan.table.columns))
+            spellings = Spellings(rule_of(self.schema), (each.name for each in scan.table.columns))
             quantiles = self.database.quantiles(scan, spellings.of(self.split_by), most)
             parts = min(most, max(quantiles.rows // RANGE_ROWS, -(-size // SMALL_CHUNK), 1))
             return [replace(scan, part=each) for each in quantiles.ranges(parts)]
@@ -370,6 +371,11 @@ class Source:
     check: Callable[[], None]
     held: bool
 
+    @property
+    def by_tasks(self) -> bool:
+        """Whether tasks open it by its address."""
+        return kind_of(self.address.uri).access is Access.CONNECTION
+
 
 @contextmanager
 def open_source(
@@ -386,7 +392,8 @@ def open_source(
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.
     """
-    if kind_of(address.uri) == "spark":
+    kind = kind_of(address.uri)
+    if kind.access is Access.SESSION:
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
         return
@@ -396,4 +403,4 @@ def open_source(
             make_planner = partial(
                 ScanPlanner, database=database, most_parts=most_parts, split_by=split_by, range_bytes=range_bytes
             )
-            yield Source(held_address, database, make_planner, held.check, held=True)
+            yield Source(held_address, database, make_planner, held.check, held=kind.shares_states)

@@ -69,7 +69,7 @@ def require_table_assets(plan: Plan, schema: DatabaseSchema) -> None:
     Raises:
         PlanError: The source has no such table, or the plan leaves it out.
     """
-    listed, names = plan.dagster.table_assets, rule_of(schema.database)
+    listed, names = plan.dagster.table_assets, rule_of(schema)
     exported = [table.table_name for table in schema.tables]
     for name in listed if isinstance(listed, tuple) else ():
         if not any(names.same(name, table) for table in exported):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from snapshot_assets.databases.convert.renaming import clashes, too_long
 from snapshot_assets.databases.definition import carried_types, merge_needs, recorded_needs
+from snapshot_assets.databases.open import built_in_kinds
+from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.format.units import counted, noun
@@ -29,10 +31,12 @@ def restore_warnings(schema: DatabaseSchema) -> Iterator[str]:
             " it."
         )
     # Names that targets of another kind cannot have.
-    if schema.database != "duckdb" and (names := tuple(clashes(schema))):
-        yield f"A restore into DuckDB will be refused. {_first(names)}"
-    if schema.database != "postgresql" and (names := too_long(schema)):
-        yield f"A restore into PostgreSQL will be refused. {_first(names)}"
+    for kind in built_in_kinds():
+        if kind.target and kind.name != schema.database:
+            names = list(clashes(schema, kind.title, kind.names)) if kind.names is not rule_of(schema) else []
+            names += too_long(schema, kind.title, kind.longest_name) if kind.longest_name else ()
+            if names:
+                yield f"A restore into {kind.title} will be refused. {_first(names)}"
 
 
 def _first(sentences: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from snapshot_assets.catalog.verify.altered import refuse_hidden_log
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.hidden import hides
+from snapshot_assets.databases.spark import KIND as SPARK
 from snapshot_assets.engine.export.chunks import Export, Runner, export_chunks
 from snapshot_assets.engine.export.division import Portion
 from snapshot_assets.engine.export.given_frames import described_frames
@@ -39,7 +40,7 @@ from snapshot_assets.engine.session import Session, parallel_chunks, parallel_ta
 from snapshot_assets.errors import ConflictError, IcebergError, NoSnapshotError, UsageError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import NameRule, Spellings, rule_of
+from snapshot_assets.format.names import NameRule, Spellings
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -98,7 +99,7 @@ class ExportRun:
     @property
     def names(self) -> NameRule:
         """How the source compares names."""
-        return rule_of(kind_of(self.address.uri))
+        return kind_of(self.address.uri).names
 
     def header(self, schemas: Sequence[str]) -> Header:
         """Return the header of a snapshot that this run starts."""
@@ -194,7 +195,7 @@ class ExportRun:
         """
         before = self.read_catalog().state
         base_revision = before.revision
-        committed = self.committed_schema() if before.has_snapshot else DatabaseSchema(database="spark")
+        committed = self.committed_schema() if before.has_snapshot else DatabaseSchema(database=SPARK.name)
         schema, exact = described_frames(chunks, committed, self.plan.frame_selection)
         self._check_tables(schema)
         self.runner.ready()

@@ -47,13 +47,13 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
         if plan.kind == "query" and not table.columns:
             raise PlanError(f"{table.table_name} has no columns, so its rows hold nothing that files could keep.")
     for table in exported if plan.partition_by else ():
-        check_partition_columns(table, partition_columns(plan, table, schema.database))
+        check_partition_columns(table, partition_columns(plan, table, schema))
     return schema.model_copy(update={"tables": exported})
 
 
-def partition_columns(plan: Plan, table: Table, database: str) -> tuple[str, ...]:
-    """Return the columns whose values name folders, as a table of a kind of database spells them."""
-    spellings = Spellings(rule_of(database), (column.name for column in table.columns))
+def partition_columns(plan: Plan, table: Table, schema: DatabaseSchema) -> tuple[str, ...]:
+    """Return the columns whose values name folders, as a table of a schema spells them."""
+    spellings = Spellings(rule_of(schema), (column.name for column in table.columns))
     return tuple(map(spellings.of, plan.partition_by))
 
 
@@ -62,7 +62,7 @@ def spelled_plan(plan: Plan, source: SchemaSource, schema: DatabaseSchema) -> Pl
     fields = _spelled_fields(plan, source.spelled(plan.selection))
     if plan.partition_by:
         [table] = schema.tables
-        fields["partition_by"] = partition_columns(plan, table, schema.database)
+        fields["partition_by"] = partition_columns(plan, table, schema)
     return plan.changed(**fields) if fields else plan
 
 
@@ -180,7 +180,7 @@ def start_snapshot(
         SnapshotExistsError: A snapshot of another plan exists, or tables or time indexes differ from those of finished
             chunks; nothing was written.
     """
-    names = rule_of(schema.database)
+    names = rule_of(schema)
     content, files = describe_schema(schema)
     if catalog.state.header is not None and not force:
         rules.check_same_plan(catalog.state.header, header, names)
@@ -212,7 +212,7 @@ def _check_same_cut(catalog: Catalog, schema: DatabaseSchema, fixed_tables: bool
         for name in sorted(set(before) & set(after))
         if before[name] != after[name]
     ]
-    spellings = Spellings(rule_of(schema.database), after)
+    spellings = Spellings(rule_of(schema), after)
     renamed = {name: new for name in sorted(before) if (new := spellings.of(name)) != name}
     different += [f"{name} there is {new} here, one table in two spellings" for name, new in renamed.items()]
     if fixed_tables:

@@ -234,7 +234,7 @@ def choose_files(
     `documents` returns the schemas of the state's files, by id; by default, they are read where they are needed.
     """
     assert isinstance(options.table, TableName)
-    schemas, rule = [schema.name for schema in newest.schemas], rule_of(newest.database)
+    schemas, rule = [schema.name for schema in newest.schemas], rule_of(newest)
     names = SpelledNames(rule, schemas, {each.table_name: () for each in newest.tables})
     name = names.table(options.table)
     check_relation(name, schemas, [table.table_name for table in newest.tables])

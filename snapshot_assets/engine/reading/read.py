@@ -272,7 +272,7 @@ def _only(
     table: TableName, files: dict[TableName, list[DataFile]], schema: DatabaseSchema, uri: str
 ) -> dict[TableName, list[DataFile]]:
     known_names = {*files, *(each.table_name for each in schema.tables)}
-    spelled = Spellings(rule_of(schema.database), known_names).of(table)
+    spelled = Spellings(rule_of(schema), known_names).of(table)
     chosen = {name: some for name, some in files.items() if name == spelled}
     if not chosen:
         known = next((each for each in schema.tables if each.table_name == spelled), None)

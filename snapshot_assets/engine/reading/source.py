@@ -29,9 +29,8 @@ from snapshot_assets.engine.reading.planning import TableRead, choose_read
 from snapshot_assets.engine.reading.tasks import PlannedRead, TimeIndex, metadata_work, table_work
 from snapshot_assets.engine.session import master_of, send_package
 from snapshot_assets.engine.session_settings import is_local
-from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone
+from snapshot_assets.engine.time_range import clock_change, in_zone
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.units import is_utc
 from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.options import VARIABLES, StoreOptions, open_store
 
@@ -51,9 +50,9 @@ def pushed_range(filters: Iterable[Filter], column: str, zone: str) -> tuple[dat
     starts, ends = [], []
     for each in filters:
         if isinstance(each, (*_LOWER, *_UPPER)) and each.attribute == (column,):
-            is_local = not (isinstance(each.value, datetime) and each.value.tzinfo) and not is_utc(zone)
-            margin = CLOCK_CHANGE if is_local else timedelta()
+            is_local = not (isinstance(each.value, datetime) and each.value.tzinfo)
             for time in _instants(each.value, zone):
+                margin = clock_change(time, zone) if is_local else timedelta()
                 starts += [time - margin] if isinstance(each, _LOWER) else []
                 ends += [time + _AFTER + margin] if isinstance(each, _UPPER) else []
     return max(starts, default=None), min(ends, default=None)

@@ -20,11 +20,10 @@ from snapshot_assets.engine.reading.options import RowOptions
 from snapshot_assets.engine.reading.parallel import check_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.engine.reading.snapshot import Snapshot
-from snapshot_assets.engine.time_range import CLOCK_CHANGE, in_zone, is_time
+from snapshot_assets.engine.time_range import clock_change, in_zone, is_time
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.name_texts import printed_name
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import is_utc
 from snapshot_assets.storage.location import FILE, parse_location
 
 DEFAULT = "memory"
@@ -181,4 +180,5 @@ def _instants(text: str, zone: str) -> Iterator[tuple[datetime, timedelta]]:
         yield time, MARGIN
     else:
         local = in_zone(pa.array([time], pa.timestamp("us")), zone)
-        yield local.cast(pa.timestamp("us", "UTC"))[0].as_py(), MARGIN if is_utc(zone) else CLOCK_CHANGE
+        instant = local.cast(pa.timestamp("us", "UTC"))[0].as_py()
+        yield instant, MARGIN + clock_change(instant, zone)

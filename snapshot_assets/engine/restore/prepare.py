@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.definition import Definition, Need, Rehearsal, Statement
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import RestoreRecord
@@ -19,7 +20,6 @@ from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.target import IMPORT, TargetContents, definition_for, read_target, resumed_record
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows
 from snapshot_assets.errors import RefusedImportError, RestoreError, SnapshotError
-from snapshot_assets.format.names import rule_of
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -56,7 +56,8 @@ def plan_restore(
     """
     if settings.verify_first:
         depth = "full"
-    source = open_source(store, settings, target.imports(), rule_of(target.kind), depth=depth, recorded=recorded)
+    names = kind_of(address.uri).names
+    source = open_source(store, settings, target.imports(), names, depth=depth, recorded=recorded)
     same_kind = target.kind == source.schema.database
     while True:
         definition = definition_for(source, address, target.steps(source.state.location_id))

@@ -188,7 +188,7 @@ class RestoreRun:
             with self.target() as target:
                 target.renew(plan.record, old, new)
             self.plan = plan = replace(plan, ledger=plan.ledger.renewed(renewals))
-        in_order = target_module(self.address).ONE_WRITER or plan.has_foreign_keys
+        in_order = target_module(self.address).KIND.one_writer or plan.has_foreign_keys
         chunks = 1 if in_order else self.parallelism
         tasks = 1 if in_order else self.slots
         loader = Loader(

@@ -164,7 +164,7 @@ def spell_filters(
     Raises:
         PlanError: Two names mean one schema or table.
     """
-    rule = rule_of(schema.database)
+    rule = rule_of(schema)
     items: list[Table | View] = [*schema.tables, *schema.views]
     schemas = {each.name for each in schema.schemas} | {each.schema_name for each in items}
     names = SpelledNames(rule, schemas, {each.table_name: () for each in items})

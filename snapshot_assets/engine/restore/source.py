@@ -163,7 +163,7 @@ def _choose_tables(
     chosen = {item.table_name for item in (*schema.tables, *schema.views)}
     check_renaming(filters.renaming, every, chosen)
     left = () if filters.tables else (table.table_name for table, _ in dropped)
-    selection = Selection(filters.schemas, exclude_tables=filters.exclude_tables, names=rule_of(newest.database))
+    selection = Selection(filters.schemas, exclude_tables=filters.exclude_tables, names=rule_of(newest))
     older = {name: [table for table, _ in some] for name, some in written.items()}
     return (
         with_former_partitions(schema, newest, older),
@@ -215,7 +215,7 @@ def _choose_revision(
     if own:
         # If no schema is intact, the restore is refused anyway.
         schemas = intact_schemas(store, head)
-        names = next((rule_of(schema.database) for _, schema in schemas), NameRule.EXACT)
+        names = next((rule_of(schema) for _, schema in schemas), NameRule.EXACT)
         own = [each for each in own if filters.continues(each.filters, names)]
     newest = own[-1] if own else None
     version = None if settings.version is None else resolve_version(settings.version, head)
@@ -250,7 +250,7 @@ def _select(schema: DatabaseSchema, filters: Filters, known: Iterable[TableName]
     schemas = [item.name for item in schema.schemas]
     large = [table for table in schema.tables if _LARGE_OBJECTS in table.options]
     schemas += (table.schema_name for table in large)
-    rule = rule_of(schema.database)
+    rule = rule_of(schema)
     selection = Selection(filters.schemas, filters.tables, exclude_tables=filters.exclude_tables, names=rule)
     check_selection(selection, schemas, dict.fromkeys(known, ()), rule=rule)
     tables = tuple(table for table in schema.tables if selects(selection, table.table_name))

@@ -9,7 +9,7 @@ from functools import cached_property
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.convert.schema import converted
 from snapshot_assets.databases.definition import Definition, Need
-from snapshot_assets.databases.open import kind_of, target_module
+from snapshot_assets.databases.open import built_in_kinds, target_module
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import StepResult, steps_of
@@ -162,14 +162,16 @@ def definition_for(source: RestoreSource, address: DatabaseAddress, steps: Mappi
 
 
 def _definition(schema: DatabaseSchema, address: DatabaseAddress, filters: Filters) -> Definition:
-    module, kind, lost = target_module(address), kind_of(address.uri), tuple[str, ...]()
-    if filters.code and (schema.database, kind) != ("postgresql", "postgresql"):
+    module, lost = target_module(address), tuple[str, ...]()
+    kind = module.KIND
+    if filters.code and not (kind.code and schema.database == kind.name):
+        able = " or ".join(f"from {each.title} into {each.title}" for each in built_in_kinds() if each.code)
         raise RestoreError(
-            f"Code can be restored only from PostgreSQL into PostgreSQL; this is {schema.database} into {kind}. Restore"
-            " without code (--with-code).",
+            f"Code can be restored only {able}; this is {schema.database} into {kind.name}. Restore without code"
+            " (--with-code).",
         )
-    if schema.database != kind:
-        schema, lost = converted(schema, kind, module.type_for)
+    if schema.database != kind.name:
+        schema, lost = converted(schema, kind.name, module)
     if filters.renaming:
         schema, unnamed = module.rename(schema, filters.renaming)
         lost = (*lost, *unnamed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
+from snapshot_assets.databases.contract import DatabaseKind
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import PartlyRestoredError, SchemaIncompleteError, TransientError
@@ -136,13 +137,13 @@ class RestoreConfig(dg.Config):
         )
 
 
-def restored_asset(plan: Plan, target: str | None, spark_key: str) -> dg.AssetsDefinition:
+def restored_asset(plan: Plan, target: DatabaseKind | None, spark_key: str) -> dg.AssetsDefinition:
     """Return the asset `restored` of a plan that has a target, whose kind is given; None if it cannot be known."""
 
     @plan_asset(
         plan,
         "restored",
-        kinds={"pyspark", *([target] if target else [])},
+        kinds={"pyspark", *([target.name] if target else [])},
         required_resource_keys={SNAPSHOTS, spark_key},
         deps=[asset_key(plan, "manifest")],
         partitions_def=None if plan.schema_only else partitions_of(plan),
@@ -244,7 +245,7 @@ class RestoreReport:
         facts |= restored_schema(plan, self._run.failed_steps())
         store_events(self._context, [dg.AssetObservation(self._key("restored"), metadata=facts)])
         if self._plan is not None:
-            rule = rule_of(source.schema.database)
+            rule = rule_of(source.schema)
             facts |= target_lineage(self._plan, plan.definition.tables, source.names, rule)
         store_events(self._context, [materialization(self._key("target"), facts)])
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import dagster as dg
 
+from snapshot_assets.databases.contract import DatabaseKind
 from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.name_texts import written_name, yaml_key, yaml_value
-from snapshot_assets.format.names import NameRule, Spellings, rule_of, table_text
+from snapshot_assets.format.names import NameRule, Spellings, table_text
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.dagster.dagster_internals import Context, store_events
 from snapshot_assets.pipeline.dagster.metadata import made_from_versions, materialization, with_sizes
@@ -47,7 +48,8 @@ def tables_with_assets(plan: Plan) -> tuple[TableName, ...]:
 
 def names_of(plan: Plan, configuration: Configuration) -> NameRule:
     """Return how a plan's source compares names; exactly, in a command that does not open the source."""
-    return rule_of(configuration.kind(plan.source) or "")
+    kind = configuration.kind(plan.source)
+    return kind.names if kind else NameRule.EXACT
 
 
 def untimed(plan: Plan, name: TableName, names: NameRule) -> bool:
@@ -79,13 +81,13 @@ def table_specs(plan: Plan, names: NameRule) -> list[dg.AssetSpec]:
     ]
 
 
-def database_spec(plan: Plan, name: str, kind: str | None) -> dg.AssetSpec:
+def database_spec(plan: Plan, name: str, kind: DatabaseKind | None) -> dg.AssetSpec:
     """Return the external asset `source` or `target`: the database that a plan exports, or is restored into."""
     exported = name == "source"
     return dg.AssetSpec(
         asset_key(plan, name),
         deps=[] if exported else [asset_key(plan, "restored")],
-        kinds={kind} if kind else set[str](),
+        kinds={kind.name} if kind else set[str](),
         description=f"The database that `{plan.name}` {'exports' if exported else 'is restored into'}.",
         **shared_settings(plan),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from snapshot_assets.databases import duckdb
 from snapshot_assets.databases.convert.schema import converted
-from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.engine.restore.settings import Filters
@@ -78,6 +78,6 @@ def test_a_sequence_that_the_user_may_not_read_is_named(
 
 def test_another_database_names_them_as_left_out(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
     postgresql_server.psql_script(postgresql_database, LOOSE)
-    _, lost = converted(extracted(postgresql_database), "duckdb", duckdb_type_for)
+    _, lost = converted(extracted(postgresql_database), "duckdb", duckdb)
     for what in ("Type a.about", "Type a.feeling", "Type public.mood", "Sequence public.lonely"):
         assert f"{what} is left out: no column needs it." in lost

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from snapshot_assets.databases import duckdb
 from snapshot_assets.databases.convert.schema import converted
 from snapshot_assets.databases.definition import Advance
-from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.testing.restores import copy
@@ -114,7 +114,7 @@ def test_documents_record_identity_sequences_of_columns_that_own_several_and_oth
     schema = extracted(postgresql_database)
     recorded = [table.options.get("identity_sequences", {}).get("id") for table in schema.tables]
     assert recorded == [None, ["c1", "orders_id_seq1"], ["c2", "z_drawn"], None]
-    mapped, _ = converted(schema, "duckdb", duckdb_type_for)
+    mapped, _ = converted(schema, "duckdb", duckdb)
     for table, own in zip(mapped.tables, ("orders_id_seq", "orders_id_seq1", "z_drawn", "drawn"), strict=True):
         assert [each.name for each in table.sequences] == [own]
         assert table.columns[0].default == f"""nextval('"{table.schema_name}"."{own}"')"""

@@ -19,6 +19,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.export.changes import find_changes
 from snapshot_assets.engine.export.compare import Choice, Compared, ComparedPart, Comparison, compare
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
@@ -398,6 +399,6 @@ def test_a_spark_catalog_is_refused(shop: Shop) -> None:
     shop.export()
     with shop.looking() as opened:
         assert opened.source is not None
-        catalog = replace(opened, source=replace(opened.source, held=False))
+        catalog = replace(opened, source=replace(opened.source, address=DatabaseAddress("lake", "spark:lake")))
         with pytest.raises(PlanError, match="Only a database can be compared"):
             compare(catalog)

@@ -6,10 +6,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
@@ -248,24 +249,33 @@ def test_times_are_compared_in_the_snapshots_zone_where_clocks_change(clocks: Cl
     check_clocks(clocks, condition.replace("{}", TIME))
 
 
-def test_rows_of_a_skipped_hour_are_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("zone", "first", "ranges"),
+    [
+        ("America/New_York", "2025-03-09", (("02:30", "03:00"), ("00:00", "03:25"), ("02:55", "04:00"))),
+        ("Pacific/Apia", "2011-12-30", (("02:00", "02:55"), ("00:00", "07:00"), ("06:30", "07:10"))),
+    ],
+)
+def test_rows_of_skipped_times_are_found(
+    tmp_path: Path, zone: str, first: str, ranges: tuple[tuple[str, str], ...]
+) -> None:
     """A local time that clocks skip is a later instant for an export than a bound that is set to it."""
     place = Place(f"duckdb://{tmp_path}/skipped.duckdb", tmp_path / "location")
     place.sql(
-        "CREATE TABLE skipped AS SELECT TIMESTAMP '2025-03-09' + to_minutes(5 * n::INT) AS t, n FROM range(96) r(n)"
+        f"CREATE TABLE skipped AS SELECT TIMESTAMP '{first}' + to_minutes(5 * n::INT) AS t, n FROM range(96) r(n)"
     )
-    start = datetime.fromisoformat("2025-03-09T05:00Z")
+    start = datetime.fromisoformat(f"{first}T00:00").replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     place.export(
-        chunks=range(21),
+        chunks=range(66),
         time_columns={"main.skipped": "t"},
-        time_zone="America/New_York",
+        time_zone=zone,
         start_time=start,
-        end_time=start + timedelta(hours=10),
+        end_time=start + timedelta(hours=32, minutes=30),
         chunk_time_window="30m",
     )
     with session(open_version(place.store, None)) as opened:
-        for after, before in (("02:30", "03:00"), ("00:00", "03:25"), ("02:55", "04:00")):
-            bounds = f"t{{0}} >= '2025-03-09 {after}' AND t{{0}} < '2025-03-09 {before}'"
+        for after, before in ranges:
+            bounds = f"t{{0}} >= '{first} {after}' AND t{{0}} < '{first} {before}'"
             counted = [
                 opened.rows(f"SELECT count(*) FROM skipped WHERE {bounds.format(way)}", 2)[1]
                 for way in ("", " + INTERVAL 0 DAY")

@@ -13,6 +13,7 @@ from collections import defaultdict
 from graphlib import TopologicalSorter
 from typing import Any
 
+from snapshot_assets.databases.duckdb import KIND
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
 from snapshot_assets.databases.duckdb.parser import base_tables, by_folded_name, calls, resolve
 from snapshot_assets.databases.duckdb.session import DuckDBSession
@@ -25,7 +26,6 @@ from snapshot_assets.databases.selection.selection import check_selection, selec
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
-from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType, View
 
 _SCHEMAS = (
@@ -68,7 +68,7 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
     tables.relations = {name: each for name, each in tables.relations.items() if name not in reserved}
     refuse_reserved(selection, reserved, refusals)
     columns = {name: tables.column_names(name) for name in tables.relations}
-    selection = check_selection(selection, comments, columns, refusals, rule_of("duckdb"))
+    selection = check_selection(selection, comments, columns, refusals, KIND.names)
     selected = sorted(name for name in tables.relations if selects(selection, name))
     documented = [name for name in selected if not tables.relations[name].view or name in selection.tables]
     schema = DatabaseSchema(
@@ -92,7 +92,7 @@ def spelled(session: DuckDBSession, selection: Selection) -> Selection:
     for schema, table, column in session.rows(_NAMES, [session.database]):
         relations[TableName(schema, table)].append(column)
     schemas = session.schema_names().values()
-    return SpelledNames(rule_of("duckdb"), tuple(schemas), relations).selection(selection)
+    return SpelledNames(KIND.names, tuple(schemas), relations).selection(selection)
 
 
 def _refuse_revealing(

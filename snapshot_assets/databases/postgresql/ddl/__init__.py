@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
-from snapshot_assets.databases.convert.renaming import too_long
+from snapshot_assets.databases.convert.renaming import LONGEST, too_long
 from snapshot_assets.databases.definition import (
     AVAILABLE_EXTENSION,
     Definition,
@@ -15,6 +15,7 @@ from snapshot_assets.databases.definition import (
     merge_needs,
     recorded_needs,
 )
+from snapshot_assets.databases.postgresql import KIND
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.code import CodeObject
@@ -79,7 +80,8 @@ def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = Fal
     documented = tuple(restored[name] for name in context.tables)
     lost, needed = tuple(context.lost), _needs(context, (*before, *after))
     drawn = tuple((use.name, table) for use in used if not use.identity for table in sorted(use.tables))
-    return Definition(documented, tuple(before), tuple(after), lost, needed, too_long(schema), drawn)
+    refused = too_long(schema, KIND.title, LONGEST)
+    return Definition(documented, tuple(before), tuple(after), lost, needed, refused, drawn)
 
 
 def _after(

@@ -1,0 +1,123 @@
+"""The contract of a database's plug-in: what it declares (`DatabaseKind`), and what its module opens.
+
+A plug-in is a module that an entry point of the group `snapshot_assets.databases` names; the entry point's name is the
+scheme of its URIs. It has `KIND`, and the functions of `DatabaseModule`; a target also has those of `TargetModule`.
+Importing the module loads no driver and no Arrow: its functions import what they need.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.definition import Adapter, Definition
+from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
+from snapshot_assets.format.names import NameRule
+from snapshot_assets.format.relations import DatabaseSchema
+
+if TYPE_CHECKING:
+    from snapshot_assets.databases.protocol.sql_target import SqlTarget
+
+CONTRACT = 1
+"""The version of the contract: it changes when a plug-in that was written for it would no longer work."""
+
+
+class Access(Enum):
+    """How an export reads the rows of a source. The last two are for this package's own kinds."""
+
+    CONNECTION = "each task opens it by its address"
+    SESSION = "the run's Spark session reads its tables"
+    ASSET = "the runs of a Dagster asset return its rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseKind:
+    """What a kind of database is.
+
+    Attributes:
+        contract: The version of the contract that its plug-in was written for.
+        name: What documents record as `database`; one of the entry points that name the plug-in has this name.
+        title: What messages call one, such as `PostgreSQL` or `Spark catalog`.
+        form: The form of its URIs, for messages, without a user, which messages hide.
+        access: How an export reads it.
+        target: Whether snapshots can be restored into it, so that its module is a `TargetModule`.
+        instead: A sentence for those who would restore into one that is no target.
+        shares_states: Whether the connections of a run's tasks read the one state that `Database.hold` holds.
+        names: How it compares names. Documents record it, so that readers need no plug-in.
+        longest_name: The most bytes of a name; None without a limit.
+        drivers: Modules that connect to it, which the tasks of a run import.
+        requirement: What pip installs for the drivers.
+        one_writer: Whether only one connection at a time may write.
+        local_file: Whether it is a file, which tasks on other machines cannot open, and which opening a target creates.
+        encoded: Whether a source takes the field `encoding`, because its texts may have no encoding of their own.
+        code: Whether functions, triggers and other code can be restored from one into another.
+    """
+
+    contract: int
+    name: str
+    title: str
+    form: str
+    access: Access = Access.CONNECTION
+    target: bool = False
+    instead: str = ""
+    shares_states: bool = True
+    names: NameRule = NameRule.EXACT
+    longest_name: int | None = None
+    drivers: tuple[str, ...] = ()
+    requirement: str = ""
+    one_writer: bool = False
+    local_file: bool = False
+    encoded: bool = False
+    code: bool = False
+
+
+class DatabaseModule(Protocol):
+    """What a plug-in offers."""
+
+    KIND: DatabaseKind
+
+    def open(self, address: DatabaseAddress) -> Database:
+        """Connect for reading; see `open_database`."""
+
+    def default_alias(self, uri: str) -> str:
+        """Return a public name from the URI, without user or password, also where the driver is missing."""
+
+
+class TargetModule(DatabaseModule, Adapter, Protocol):
+    """What a plug-in offers if snapshots can be restored into its databases."""
+
+    def open_target(self, address: DatabaseAddress) -> SqlTarget:
+        """Connect for writing; see `open_database`."""
+
+    def scratch(self, address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:
+        """Create a database beside the one of an address, and drop it at the end; see `scratch_database`."""
+
+    def define(self, schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
+        """Return how to create a schema that comes from the same kind of database.
+
+        Args:
+            schema: What is restored; a selection may leave out tables that others refer to.
+            expressions: Whether to restore the SQL text of the snapshot: defaults, checks, generated columns and
+                views. If not, they are listed in `lost`.
+            code: Whether to restore functions, triggers and other code; only a kind that declares it has any.
+
+        Raises:
+            DocumentError: A text of the documents is not a type, expression or query as expected.
+            RestoreError: The same in PostgreSQL, or a table depends on one that is not restored; names the object.
+            UnsupportedTypeError: The database cannot have a table.
+        """
+
+    def rename(self, schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
+        """Return documents of the same kind of database with new names, before `define`.
+
+        Returns:
+            The documents, and a sentence for each view that is left out because its query cannot be changed safely.
+
+        Raises:
+            PlanError: Two objects would have one name.
+            DocumentError: An expression names what is renamed, and cannot be changed safely.
+            RestoreError: A new name is too long, or the documents have another form than expected.
+        """
