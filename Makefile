@@ -19,7 +19,7 @@ export DAGSTER_HOME ?= $(DEMO)/dagster
 EXTRAS := --extra postgres --extra mysql --extra connect --extra oss --extra attestation --extra polars --extra iceberg --extra ui --extra demo
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow test-nightly test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel test-wheel-all lint audit format docs reference pictures bench lock proto clean
+.PHONY: help install demo ui test test-slow test-nightly test-clouds test-python test-newest test-lowest test-resolved test-browser test-wheel test-wheel-all proof lint audit format docs reference pictures bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -104,6 +104,9 @@ test-wheel: install  ## Build the wheel, install it alone, and export and import
 
 test-wheel-all: install  ## Use the wheel also with the newest versions of everything, and in projects made by dg
 	$(BIN)/python -m snapshot_assets_tests.wheel --all
+
+proof: install  ## Search the models of the commit protocol by Spin: all states of small scopes (docs/protocol.md)
+	$(BIN)/python -m snapshot_assets_tests.proof.models
 
 lint: install  ## Check style, types and layers
 	$(BIN)/ruff check .

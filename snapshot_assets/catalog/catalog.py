@@ -127,6 +127,7 @@ class Catalog:
         self.writer_id = writer_id or writer_name()
         self._clock, self._signing = clock, signing
         self._lock = threading.RLock()
+        self._followed = False  # whether the state has transactions of others that were read one by one
 
     @classmethod
     def open(cls, store: ObjectStore) -> Catalog:
@@ -182,6 +183,7 @@ class Catalog:
                     self.state = read_state(self.store)
                 else:
                     self.state.apply(entry, transaction_path(self.state.revision + 1))
+                    self._followed = True
 
     def require_snapshot(self) -> State:
         """Return the state of a location that holds a snapshot that is not deleted; else raise an error."""
@@ -220,8 +222,9 @@ class Catalog:
                     return None
                 refuse_changes(self.state.pins, actions)
                 transaction = self._transaction(actions)
-                won, entry = append(self.store, transaction)
+                won, entry = append(self.store, transaction, followed=self._followed)
                 if won:
+                    self._followed = False
                     self.state.apply(entry, transaction_path(transaction.revision))
                     self._checkpoint()
                     if any(isinstance(action, act.Seal) for action in actions):

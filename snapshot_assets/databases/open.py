@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import signal
 import socket
 import sys
 from contextlib import AbstractContextManager
@@ -150,6 +151,8 @@ def import_drivers(kind: DatabaseKind) -> None:
     try:
         for driver in kind.drivers:
             importlib.import_module(driver)
+        # ADBC imports Polars, after which the system resumes calls on Ctrl-C, and Python's handler waits for their end.
+        signal.siginterrupt(signal.SIGINT, True)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in (driver.partition(".")[0] for driver in kind.drivers):

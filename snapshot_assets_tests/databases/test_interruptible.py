@@ -6,6 +6,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -183,3 +185,22 @@ def test_results_and_errors_are_those_of_the_call() -> None:
     assert interruptible(lambda: 3, lambda: pytest.fail("cancelled")) == 3
     with pytest.raises(ZeroDivisionError):
         interruptible(lambda: 1 // 0, lambda: pytest.fail("cancelled"))
+
+
+WAITS_FOR_HOURS = """
+import os, signal, sys, threading
+from snapshot_assets.databases.open import import_drivers, kind_named
+
+import_drivers(kind_named("postgresql"))
+print("polars" in sys.modules, flush=True)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+threading.Event().wait()
+"""
+
+
+def test_waits_of_the_main_thread_end_although_a_driver_imports_polars() -> None:
+    """Its handler of SIGINT lets the system resume what was interrupted."""
+    ended = subprocess.run([sys.executable, "-c", WAITS_FOR_HOURS], capture_output=True, text=True, timeout=100)
+    assert ended.stdout == "True\n"
+    assert ended.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in ended.stderr

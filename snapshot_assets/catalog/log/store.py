@@ -188,8 +188,10 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     return LogEntry(transaction, trailing_sha256(data))
 
 
-def append(store: ObjectStore, transaction: act.Transaction) -> tuple[bool, LogEntry]:
+def append(store: ObjectStore, transaction: act.Transaction, *, followed: bool = False) -> tuple[bool, LogEntry]:
     """Try to commit a complete transaction at its revision; return whether it won that, and its entry.
+
+    `followed` means that the writer read transactions of others since it opened the location or committed.
 
     Raises:
         LimitExceededError: It is larger than readers accept; nothing was written.
@@ -206,7 +208,7 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[bool, LogE
     entry = LogEntry(transaction, trailing_sha256(data))
     won = _create(store, path, data, transaction.uuid)
     if won and transaction.revision > 1 and not entry.starts_log:
-        _check_follows(store, transaction)
+        _check_follows(store, transaction, followed)
     return won, entry
 
 
@@ -259,18 +261,20 @@ def _unknown(store: ObjectStore, path: str) -> OutcomeUnknownError:
     )
 
 
-def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:
-    """Delete a won revision if its predecessor is gone: this writer slept while others pruned or deleted the log.
+def _check_follows(store: ObjectStore, transaction: act.Transaction, followed: bool) -> None:
+    """Delete a won revision that is no part of the log: this writer slept while others pruned or deleted the log.
 
     Pruning deletes the oldest first, so a free revision below the head has no predecessor. Only revision 1 is never
-    pruned.
+    pruned. A predecessor that another writer created may itself have none: that writer slept too, and did not take it
+    back yet.
     """
     before = transaction.revision - 1
+    suspect = followed or before == 1
     try:
         has_predecessor = read_entry(store, before).transaction.uuid == transaction.previous_uuid
     except (ObjectNotFoundError, MisnamedError):
-        has_predecessor = is_there(store, checkpoint_path(before))
-    if has_predecessor and (transaction.revision != 2 or not _others_follow(store, transaction)):
+        has_predecessor, suspect = is_there(store, checkpoint_path(before)), True  # that may have been written late
+    if has_predecessor and not (suspect and _others_follow(store, transaction)):
         return
     store.delete(transaction_path(transaction.revision))
     raise SupersededError(
@@ -281,11 +285,18 @@ def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:
 
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
-    """Return whether the log has later revisions that do not follow from a transaction."""
-    for _ in range(2):  # another writer may follow this transaction between the read and the listing
+    """Return whether the log has later revisions that do not follow from a transaction, or lost its beginning."""
+    revision, uuid, missed = transaction.revision, transaction.uuid, 0
+    while True:
         try:
-            return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
+            entry = read_entry(store, revision + 1).transaction
         except (ObjectNotFoundError, MisnamedError):
-            if not any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS)):
-                return False
-    return True
+            if not any(log_revision(info.path) > revision for info in store.list(TRANSACTIONS)):
+                return not is_there(store, transaction_path(1))
+            if missed == revision:
+                return True
+            missed = revision  # another writer may have followed between the read and the listing
+        else:
+            if entry.previous_uuid != uuid:
+                return True
+            revision, uuid = entry.revision, entry.uuid

@@ -289,6 +289,7 @@ def pruned(writer: Writer) -> None:
 def test_statistics_that_are_lost_exclude_nothing_and_are_found_again_for_the_next_checkpoint(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, lose
 ) -> None:
+    writer.catalog.commit(rules.in_progress(writer.token, [1], "run"))
     writer.complete(1, with_bounds(writer, 1, 1))
     write_checkpoint(writer.store, writer.catalog.state)
     long_lived = Catalog.open_for_writing(writer.store)
