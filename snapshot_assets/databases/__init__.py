@@ -10,8 +10,8 @@ other; import-linter checks that.
 | `protocol/` | What a source and a target do: scans, queries, ranges, the ledger, steps, encodings, Ctrl-C |
 | `selection/` | Which tables and columns are exported, and how: masks, time indexes, carriers |
 | `convert/` | Schemas for another kind of database, or under other names, and what is lost |
-| `contract` | What the plug-in of a database declares and offers |
+| `contract` | What the module of a database declares and offers: the contract of plug-ins |
 | `duckdb/`, `mysql/`, `postgresql/`, `spark/`, `asset` | Databases, and a Dagster asset in place of one |
 | `partitions` | Partitions of whatever database |
-| `open` | Opens a source or target by its URI |
+| `open` | Finds the plug-in of a URI, and opens sources and targets |
 """

@@ -95,6 +95,15 @@ def test_a_lost_log_is_rebuilt_from_manifest_and_tags_to_the_same_sealed_states(
     assert any("tag 'old' is kept because tag/tag-old-" in sentence for sentence in done.lost)
 
 
+def test_a_rebuilt_location_without_revision_1_takes_commits_of_writers_that_follow_each_other(tagged: Writer) -> None:
+    lose(tagged.store, "transactions/")
+    rebuild(tagged.store)
+    writers = [Catalog(tagged.store, read_state(tagged.store)) for _ in range(2)]
+    revisions = [writer.commit(rules.in_progress(writer.token(), [1], "run")) for writer in writers * 2]
+    assert revisions == [9, 10, 11, 12]
+    assert damage(tagged.store) == {}
+
+
 def test_a_rebuilt_location_takes_commits_checkpoints_and_seals(tagged: Writer) -> None:
     lose(tagged.store, "transactions/")
     rebuild(tagged.store)
