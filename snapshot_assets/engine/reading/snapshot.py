@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from snapshot_assets.catalog.listing import METADATA_TABLES
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
@@ -29,7 +30,6 @@ from snapshot_assets.storage.options import StoreOptions, open_store
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-    import pyarrow.compute as pc
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 
@@ -177,12 +177,14 @@ class SnapshotTable:
             verify: Whether each file is hashed before its first row is returned.
 
         Raises:
-            PlanError: There is no such column, or the table has no time index.
+            PlanError: There is no such column, the table has no time index, or `filter` is no expression.
             ChecksumMismatchError: A file is damaged; raised while the stream is read, before a row of that file.
         """
         chosen = tuple(columns or ())
         if isinstance(columns, str) or (columns is not None and not chosen):
             raise PlanError(f"columns is {columns!r}; write a list of names, such as ['id', 'fare'], or leave it out")
+        if filter is not None and not isinstance(filter, pc.Expression):
+            raise PlanError(f"filter is {filter!r}; write an expression, such as pyarrow.compute.field('fare') > 3")
         TimeFilter(_aware(start), _aware(end))  # refuses an empty range
         options = RowOptions(table=self.definition.table_name, columns=chosen, start=start, end=end, verify=verify)
         read = self.snapshot.choose(options)

@@ -138,6 +138,8 @@ def test_what_is_not_there_is_named_with_what_is(snapshot: Snapshot) -> None:
     for columns in ("value", []):
         with pytest.raises(PlanError, match="write a list of names"):
             snapshot.table(READINGS).scan(columns)
+    with pytest.raises(PlanError, match=r"filter is 'value > 3'; write an expression"):
+        snapshot.table(READINGS).scan(filter="value > 3")
     assert snapshot.metadata("$files").num_rows == len(list(snapshot.state.live_files()))
 
 
