@@ -78,8 +78,10 @@ def _spare_pandas() -> None:
 
     if "pandas" not in sys.modules:
         sys.meta_path.insert(0, _Absent)
-        pa.array(())
-        sys.meta_path.remove(_Absent)
+        try:
+            pa.array(())
+        finally:
+            sys.meta_path.remove(_Absent)
 
 
 def _query(options: argparse.Namespace) -> str | None:

@@ -98,8 +98,8 @@ def _plug_in(name: str) -> TargetModule:
 
 
 def _entry_point(name: str) -> EntryPoint | None:
-    """Return the entry point of a name; None if there is none."""
-    found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
+    """Return the entry point of a name, in any case, as schemes have none; None if there is none."""
+    found = {entry.value: entry for entry in entry_points(group=GROUP) if entry.name.lower() == name.lower()}
     if len(found) > 1:
         several = " and ".join(sorted(map(_label, found.values())))
         raise UnknownSourceError(f"{name}: is registered by {several}. Uninstall all but one.", found=name)
@@ -157,11 +157,12 @@ def import_drivers(kind: DatabaseKind) -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in (driver.partition(".")[0] for driver in kind.drivers):
             raise
+        package = kind.requirement or missing
         raise UnknownSourceError(
             f"{kind.name}: needs the Python package {missing!r}, which {sys.executable} on {socket.gethostname()} does"
-            f" not have. Install it there, and for Spark's executors, with: pip install '{kind.requirement}'.",
+            f" not have. Install it there, and for Spark's executors, with: pip install '{package}'.",
             missing=missing,
-            extra=kind.requirement,
+            extra=package,
         ) from error
 
 

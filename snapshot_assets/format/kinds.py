@@ -15,7 +15,8 @@ from snapshot_assets.format.options import CodeEntry, SchemaOptions, TableOption
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 _PHRASES = (
-    "access method|column option|comment on|database setting|default privileges|dependency of|event trigger|"
+    "access method|column option|comment on|database setting|default privileges|dependency of|earlier versions of rows|"
+    "event trigger|"
     "exclusion constraint|foreign data wrapper|foreign key|foreign keys|foreign server|foreign table|grant on|"
     "large objects|materialized view|not null|operator class|operator family|place of extension sequence|"
     "place of sequence|primary key|range of fields|replica identity|row security|rows of extension table|"
@@ -35,7 +36,7 @@ _COUNTED_AS = {
     "of": "table option",
 }
 _KIND = re.compile(rf"(?:the )?((?:{_PHRASES})(?![\w-])|\S*)", re.IGNORECASE)
-_PLURAL_KINDS = ("default privileges", "large objects", "rows of")
+_PLURAL_KINDS = ("default privileges", "earlier versions", "large objects", "rows of")
 """Beginnings of names that stand for several things."""
 
 
@@ -104,7 +105,7 @@ def uncarried_by_kind(schema: DatabaseSchema) -> dict[str, list[str]]:
         if (name, relation) not in code and name not in routines:
             kind = kind_words(name)
             of = f" of {relation}" if relation else ""
-            found.setdefault(kind, set()).add(f"{name[len(kind) :].lstrip()}{of}")
+            found.setdefault(kind, set()).add(f"{name[len(kind) :]}{of}".lstrip())
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 
 

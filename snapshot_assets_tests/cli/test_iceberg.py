@@ -385,6 +385,23 @@ def test_a_slow_publisher_does_not_register_older_metadata(source: str, location
     opened.engine.dispose()
 
 
+def test_metadata_that_another_engine_wrote_into_the_folder_is_replaced(
+    source: str, location: Path, tmp_path: Path
+) -> None:
+    catalog, name = {"type": "sql", "uri": f"sqlite:///{tmp_path}/iceberg.db"}, parse_table("main.readings")
+    store, opened = store_of(location), load_catalog("default", **catalog)
+    export(make_plan(source, location.as_uri()), store)
+    [first] = publish_iceberg(store, tables=[name], catalog=catalog)
+    other = f"{first['metadata'].rpartition('/')[0]}/00013-0b1f.metadata.json"
+    shutil.copy(first["metadata"].removeprefix("file://"), other.removeprefix("file://"))
+    opened.drop_table("main.readings")
+    opened.register_table("main.readings", other)
+    export_again(source, location, [1])
+    [new] = publish_iceberg(store, tables=[name], catalog=catalog)
+    assert opened.load_table("main.readings").metadata_location == new["metadata"]
+    opened.engine.dispose()
+
+
 def test_publishers_that_always_meet_others_stop(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, create = store_of(exported), type(store_of(exported)).create
 

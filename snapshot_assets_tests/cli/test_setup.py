@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import socket
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +20,10 @@ from hypothesis import strategies as st
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, record_comparison
+from snapshot_assets.cli.setup import doctor
 from snapshot_assets.cli.setup.checks import check_disk
 from snapshot_assets.cli.setup.proposal import CHUNK_BYTES, propose_windows
+from snapshot_assets.databases.duckdb import KIND
 from snapshot_assets.format.windows import TimeRange, count_windows
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, in_own_process, make_source, store_of
@@ -355,6 +358,21 @@ def test_doctor_takes_a_location_in_three_ways(
     monkeypatch.setenv("SNAPSHOTS_LOCATION", other)
     assert (stores(), stores("--plan", "mine")) == ([mine, other], [mine])
     assert stores("--source", source) == [other]
+
+
+@pytest.mark.parametrize(
+    ("drivers", "requirement", "text"),
+    [
+        (("pymysql.cursors",), "x", f", with PyMySQL {version('PyMySQL')}"),
+        (("pymysql",), "", ""),
+        (("sqlite3",), "x", ""),
+        ((), "x", ""),
+    ],
+)
+def test_a_driver_is_named_by_the_package_that_has_it_if_one_does(
+    drivers: tuple[str, ...], requirement: str, text: str
+) -> None:
+    assert doctor._driver(replace(KIND, drivers=drivers, requirement=requirement)) == text
 
 
 def test_doctor_names_the_driver_of_postgresql_and_what_it_writes_slowly(

@@ -24,6 +24,7 @@ from snapshot_assets.databases.open import (
     kind_named,
     kind_of,
     modules_of,
+    open_database,
     open_target,
 )
 from snapshot_assets.databases.protocol.source import DatabaseAddress
@@ -75,6 +76,18 @@ def test_an_installed_package_adds_a_kind_by_each_of_its_schemes(install: Instal
         open_target(DatabaseAddress("old", "papyrus:///a"))
     with pytest.raises(UnknownSourceError, match=r"found one with other:.*duckdb:///.*papyrus:…, scroll:…"):
         kind_of("other:///a")
+
+
+def test_a_name_with_capitals_is_found_by_its_scheme(install: Install) -> None:
+    install("papyrus_six", text_of(name="Papyrus"), "Papyrus")
+    assert kind_of("papyrus:///a") is kind_named("Papyrus")
+
+
+def test_a_missing_driver_without_a_requirement_is_named_for_pip(install: Install) -> None:
+    text = text_of().replace(", target=", ", drivers=('quill.reed',), target=")
+    install("papyrus_seven", text, "papyrus")
+    with pytest.raises(UnknownSourceError, match="pip install 'quill'"):
+        open_database(DatabaseAddress("old", "papyrus:///a"))
 
 
 @pytest.mark.parametrize(

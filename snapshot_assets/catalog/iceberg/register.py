@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -58,7 +59,9 @@ def _registered(catalog: Catalog, name: TableName, uri: str) -> str | None:
 
 
 def _version(uri: str) -> int:
-    return int(uri.rpartition("/v")[2].removesuffix(".metadata.json"))
+    """Return the version in the name of metadata; 0 for that of another engine, which a publication replaces."""
+    match = re.fullmatch(r"v(\d+)\.metadata\.json", uri.rpartition("/")[2])
+    return int(match[1]) if match else 0
 
 
 @contextmanager

@@ -277,6 +277,7 @@ def _facts(plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: in
         "revision": state.revision,
         "checksum": seal.seal.checksum if seal else None,
         "sealed_at": time_text(seal.committed_at) if seal else None,
+        "consistency": seal.seal.consistency if seal else None,
         "chunks": len(state.counted_chunks()),
         "outcomes": dict(sorted(Counter(last.values()).items())),
         "rows": sum(file.rows for file in files),

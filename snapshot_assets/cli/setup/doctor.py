@@ -212,11 +212,11 @@ def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool)
 
 
 def _driver(kind: DatabaseKind) -> str:
-    """Return with which package a database is reached; "" if every installation has it."""
-    if not kind.requirement:
+    """Return with which package a database is reached; "" if every installation has it, or none or several do."""
+    if not kind.requirement or not kind.drivers:
         return ""
-    package = packages_distributions()[kind.drivers[0].partition(".")[0]][0]
-    return f", with {package} {version(package)}"
+    found = set(packages_distributions().get(kind.drivers[0].partition(".")[0], ()))
+    return "".join(f", with {package} {version(package)}" for package in found) if len(found) == 1 else ""
 
 
 def _check_target(configuration: Configuration, plan: Plan) -> Iterator[Check]:

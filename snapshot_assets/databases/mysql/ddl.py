@@ -37,6 +37,9 @@ _CHARSET = re.compile(r"DEFAULT CHARSET=\w+|COLLATE=\w+")
 _TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster", "")
 """Engines with transactions; a table without one has the server's default."""
 
+_INTERIM = "snapshot_assets_interim"
+"""A key that a table has until it gets its engine."""
+
 _KEY = re.compile(r"(?:PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
 _ACTIONS = re.compile(r"(?: ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|NO ACTION|RESTRICT))+\s*$")
 _WORDS = {
@@ -140,6 +143,8 @@ class _Defining:
             definition = table.primary_key.definition or f"PRIMARY KEY {listed(table.primary_key.columns)}"
             parts.append(_key(definition, f"the primary key of {name}"))
         parts += [definition for _, _, definition, inline in _other_keys(table) if inline]
+        if (numbered := _interim_key(table)) is not None:
+            parts.append(_plain(_INTERIM, (numbered,)))
         settings = table.options.get("column_options", {})
         for check in table.checks:
             if check.name not in settings or "check" not in settings[check.name]:
@@ -163,7 +168,8 @@ class _Defining:
         for match in _ELSEWHERE.finditer(str(table.options.get("table_options") or "")):
             self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
         if _without_transactions(table):
-            sql = f"ALTER TABLE {quoted(*name)} {self._options(table)}"
+            drop = "" if _interim_key(table) is None else f" AUTO_INCREMENT=0, DROP KEY {quoted(_INTERIM)}"
+            sql = f"ALTER TABLE {quoted(*name)} {self._options(table)}{drop}"
             yield Statement(ObjectKey("engine", of=name), sql, name)
 
     def _column(self, table: Table, column: Column) -> str:
@@ -223,7 +229,9 @@ class _Defining:
         definers = dict.fromkeys(
             str(view.options["definer"]) for view in views.values() if view.options.get("security") == "DEFINER"
         )
-        self._lost += [f"Views of {each} act with the rights of the user who restores them." for each in definers]
+        self._lost += [
+            f"Definer {each} is lost: its views act with the rights of the user who restores them." for each in definers
+        ]
         order = TopologicalSorter({name: set(view.depends_on) & set(views) for name, view in views.items()})
         for name in order.static_order():
             view = views[name]
@@ -282,12 +290,31 @@ def _other_keys(table: Table) -> Iterator[tuple[str, str, str, bool]]:
         for each in table.unique
     ]
     keys += [("index", each.name, each.columns, each.definition) for each in table.indexes]
-    numbered = next(((column.name,) for column in table.columns if column.identity is not None), None)
+    numbered, columns = _numbered(table), primary.columns if primary else ()
     inline = 0
-    if numbered is not None and (primary is None or primary.columns[:1] != numbered):
-        inline = next((number for number, key in enumerate(keys, 1) if key[2][:1] == numbered), 0)
+    if numbered is not None and columns[:1] != (numbered,):
+        inline = next((number for number, key in enumerate(keys, 1) if key[2][:1] == (numbered,)), 0)
+        if not inline and numbered not in columns:  # numbers within groups
+            inline = next((number for number, key in enumerate(keys, 1) if numbered in key[2]), 0)
     for number, (kind, own, _, definition) in enumerate(keys):
         yield kind, own, _key(definition, str(ObjectKey(kind, own, name))), number < inline
+
+
+def _numbered(table: Table) -> str | None:
+    """Return the AUTO_INCREMENT column; None without one."""
+    return next((column.name for column in table.columns if column.identity is not None), None)
+
+
+def _interim_key(table: Table) -> str | None:
+    """Return the AUTO_INCREMENT column that needs a key of its own until the table has its engine.
+
+    Engines without transactions count within groups by a key in which that column is not the first.
+    """
+    numbered = _numbered(table)
+    keys = [each.columns for each in table.unique] + [each.columns for each in table.indexes]
+    keys += [table.primary_key.columns] if table.primary_key else []
+    grouped = _without_transactions(table) and all(each[:1] != (numbered,) for each in keys)
+    return numbered if grouped else None
 
 
 def _plain(name: str, columns: Sequence[str]) -> str:

@@ -39,6 +39,7 @@ _REMEDIES = {
     1130: "Let the user connect from this host, or connect from another one",
     1153: "Raise max_allowed_packet on the server",
     1205: "Another session holds a conflicting lock; SHOW ENGINE INNODB STATUS shows it",
+    **dict.fromkeys(_UNREACHABLE, "Check host and port in the URI, and whether the server runs"),
     **dict.fromkeys((1317, 1927, 1969, 3024), "A time limit or an administrator ended the statement or the session"),
     **dict.fromkeys((1021, 1114), "Free space on the database server's disk, or raise its limit for temporary tables"),
     1412: "The table was altered after the state was taken; start a new run",
@@ -66,6 +67,7 @@ def translate(error: Exception, doing: str, secrets: Iterable[str] = ()) -> Data
         kind = DatabaseDeniedError
     elif number in _UNKNOWN:
         kind = UnknownRelationError
+    text = text.partition(" (using password")[0]  # whose value is no secret, but looks like one
     reason = scrub(" ".join(text.split()).rstrip("."), secrets) + (f" (error {number})" if number else "")
     remedy = _REMEDIES.get(number or 0, "")
     again = "Running again continues." if issubclass(kind, TransientError) else ""

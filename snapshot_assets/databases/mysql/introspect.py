@@ -21,7 +21,7 @@ from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.columns import is_ledger_schema, refuse_reserved
-from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, without_hidden
+from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, with_lost, without_hidden
 from snapshot_assets.databases.selection.hidden import hidden_of, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.time_index import choose_time_index
@@ -75,6 +75,7 @@ _READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({_NAME})\.({_NAME})", re.IGNOR
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
 _DOING = "reading the catalog"
+_UNSHOWN = "the server shows this user no columns of it: it is broken, or calls a function without the right EXECUTE"
 
 _Record = dict[str, Any]
 
@@ -169,11 +170,15 @@ class _Reader:
         selected = sorted(name for name in columns if selects(selection, name))
         documented = [name for name in selected if name not in self._views or name in selection.tables]
         lost = self._rows(_UNCARRIED)
+        views = [self._view(name, selection) for name in selected if name not in set(documented)]
+        unshown = {view.table_name: _UNSHOWN for view in views if not view.columns}
         schema = DatabaseSchema(
             database="mysql",
-            schemas=tuple(self._schema(name, lost) for name in selected_schemas(selection, selected, schemas)),
+            schemas=tuple(
+                with_lost(self._schema(name, lost), unshown) for name in selected_schemas(selection, selected, schemas)
+            ),
             tables=tuple(self._table(name, selection, refusals) for name in documented),
-            views=tuple(self._view(name, selection) for name in selected if name not in set(documented)),
+            views=tuple(view for view in views if view.columns),
         )
         if hides(selection):
             views = [self._view(name, Selection()) for name in self._views]
@@ -233,6 +238,14 @@ class _Reader:
                 dates=[column.name for column in columns if column.type == "date"],
             )
         if name in self._views:
+            if not self._columns.get(name):
+                refusals.note(
+                    DatabaseDeniedError(
+                        f"MySQL {self._session.alias!r} shows this user no columns of view {name}. Grant EXECUTE on the"
+                        " functions that it calls, mend it if it is broken, or leave it out.",
+                        table=table_text(name),
+                    )
+                )
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
@@ -272,7 +285,7 @@ class _Reader:
             "table_options": parts.options,
             "partitions_by": parts.partitions,
             "column_options": {column: values for column, values in settings.items() if column in kept},
-            NOT_CARRIED: [f"earlier versions of the rows of {name}"] if versioned else [],
+            NOT_CARRIED: ["earlier versions of rows"] if versioned else [],
         }
         return {option: value for option, value in options.items() if value}
 

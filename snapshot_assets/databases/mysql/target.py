@@ -163,6 +163,8 @@ class MysqlTarget(MysqlConnection, SqlTarget):
         """Return the triggers of tables, which cannot be switched off, and tables without transactions."""
         if not tables:
             return []
+        self.execute("START TRANSACTION READ WRITE", "asking whether the server may write")  # changes nothing
+        self.execute("ROLLBACK", "asking whether the server may write")
         events = "'INSERT', 'DELETE'" if deletes else "'INSERT'"
         query = _TRIGGERS.format(events=events, names=_among(tables, "event_object_schema", "event_object_table"))
         found = [

@@ -50,6 +50,8 @@ from snapshot_assets.storage.base import ObjectStore
 _MOST_JUDGED = 1000
 """Most differing rows that are looked at, to tell deletions in the source from damage."""
 
+_OWN_STATES = "the source's connections read states of their own, so rows may have been written meanwhile"
+
 
 class Comparison(StrEnum):
     """How a part of the snapshot compares with the source."""
@@ -209,7 +211,7 @@ class Choice:
 
 
 def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = silent) -> Compared:
-    """Compare a snapshot with its source by value; the source is read in the one state that the run's tasks read.
+    """Compare a snapshot with its source by value; the source is read in the one state of the run, if it has one.
 
     A comparison of the newest state is recorded at the location, and continues one that was interrupted.
 
@@ -219,7 +221,7 @@ def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = sil
         stage: Takes how many parts were compared.
 
     Raises:
-        PlanError: The source is a Dagster asset or a Spark catalog, which tasks cannot read again in one state.
+        PlanError: The source is a Dagster asset or a Spark catalog, which tasks cannot open.
         UnknownRelationError: A chosen table does not exist.
         SnapshotError: There is no such version, or the source or the store cannot be read. Damage of single files is
             a result.
@@ -227,7 +229,7 @@ def compare(opened: OpenExport, choice: Choice | None = None, stage: Stage = sil
     choice = choice or Choice()
     source, newest = opened.source, opened.catalog.state
     if source is None or not source.by_tasks:
-        raise PlanError("Only a database can be compared: tasks cannot read an asset or a Spark catalog in one state.")
+        raise PlanError("Only a database can be compared: tasks cannot open an asset or a Spark catalog.")
     state = newest if choice.at is None else newest.at(choice.at(newest))
     is_newest = state.revision == newest.revision
     recorder = Recorder(opened.catalog.store, state, source.database, str(choice), is_newest)
@@ -273,8 +275,10 @@ def _explained(
     database = opened.source.database
     suspects = dict[Place, ComparedPart]()
     for each, part in zip(unlike, answered(database, [_plain(each.part, each.found) for each in unlike]), strict=True):
-        if part.answer.verdict is Verdict.UNCHANGED:
+        if part.answer.verdict is Verdict.UNCHANGED and opened.source.held:
             suspects[part.place] = each
+        elif part.answer.verdict is Verdict.UNCHANGED:
+            yield replace(each, reason=_OWN_STATES)
         else:
             yield replace(each, comparison=Comparison[part.answer.verdict.name], reason=part.answer.reason)
     parts = [each.part for each in suspects.values()]

@@ -143,12 +143,14 @@ class ScanPlanner(Planner):
         most_parts: Returns the most slices of one table's scan; called only for what is large enough to be divided.
         split_by: Column by whose ranges the rows of a query are read.
         range_bytes: Size of the ranges that larger untimed tables are divided into; 0 for tables that are not.
+        counts: Whether rows are counted, because tasks read the state that `database` reads.
     """
 
     database: Database
     most_parts: Callable[[], int] = lambda: 1
     split_by: str | None = None
     range_bytes: int = 0
+    counts: bool = True
 
     def plans(self, chunks: Iterable[int]) -> Iterator[ChunkWork]:
         """Plan chunks in order, each when it is taken; windows in a row that are small are estimated together.
@@ -193,7 +195,7 @@ class ScanPlanner(Planner):
         # After a count that differed, only the failed windows are read: few enough for the index that hides their rows.
         tried = any(chunk in self.state.chunks and not self.state.completed(chunk) for chunk in todo)
         counts: _Counts = {chunk: {} for chunk in todo}
-        for reads in self._counted_together(tuple(todo)):
+        for reads in self._counted_together(tuple(todo)) if self.counts else ():
             self._count(reads, tried, counts)
         while todo:
             row = [todo.popleft()]
@@ -401,6 +403,11 @@ def open_source(
         held_address = replace(address, consistency=held.token)
         with closing(open_database(held_address)) as database:
             make_planner = partial(
-                ScanPlanner, database=database, most_parts=most_parts, split_by=split_by, range_bytes=range_bytes
+                ScanPlanner,
+                database=database,
+                most_parts=most_parts,
+                split_by=split_by,
+                range_bytes=range_bytes,
+                counts=kind.shares_states,
             )
             yield Source(held_address, database, make_planner, held.check, held=kind.shares_states)

@@ -258,7 +258,7 @@ def without_tables(
 
 
 def _failed_text(failed: Sequence[FailedStep]) -> str:
-    named = "; ".join(f"{each.object} could not be made: {each.message}" for each in failed[:_NAMED])
+    named = "; ".join(f"{each.object} could not be made: {each.message.removesuffix('.')}" for each in failed[:_NAMED])
     more = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
     return f"{counted(len(failed), 'schema step')} failed: {named}{more}"
 

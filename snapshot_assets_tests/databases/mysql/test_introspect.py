@@ -6,6 +6,7 @@ import pytest
 
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import AmbiguousTimeIndexError, DatabaseDeniedError, PlanError
+from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.mysql.helpers import described
 from snapshot_assets_tests.servers.mariadb import MariadbServer
@@ -116,7 +117,8 @@ def test_what_is_not_carried_is_named(mariadb_server: MariadbServer, mariadb_dat
     )
     schema = described(mariadb_database)
     assert schema.schemas[0].options["not_carried"] == ["trigger shop.tr", "function shop.f", "event shop.e"]
-    assert schema.tables[1].options["not_carried"] == ["earlier versions of the rows of shop.versions"]
+    assert schema.tables[1].options["not_carried"] == ["earlier versions of rows"]
+    assert uncarried_by_kind(schema)["earlier versions of rows"] == ["of shop.versions"]
 
 
 def test_a_uri_without_a_database_means_all_but_the_servers_own(
@@ -159,3 +161,26 @@ def test_a_view_whose_query_is_secret_is_refused(mariadb_server: MariadbServer, 
     with pytest.raises(DatabaseDeniedError, match=r"does not show the query of view shop.v .* Grant SHOW VIEW"):
         described(mariadb_server.uri("shop", "clerk", "x"))
     mariadb_server.sql("DROP USER clerk")
+
+
+def test_a_view_whose_function_the_user_may_not_call_is_named_and_with_the_right_kept(
+    mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql(
+        TOP,
+        "CREATE FUNCTION f(a int) RETURNS int DETERMINISTIC RETURN a + 1",
+        "CREATE VIEW v AS SELECT f(id) AS x FROM top",
+        "CREATE OR REPLACE USER reader@'%' IDENTIFIED BY 'x'",
+        "GRANT SELECT, SHOW VIEW ON shop.* TO reader@'%'",
+        database="shop",
+    )
+    uri, chosen = mariadb_server.uri("shop", "reader", "x"), Selection(tables=(TableName("shop", "v"),))
+    found = described(uri)
+    assert found.views == ()
+    [named] = uncarried_by_kind(found)["view"]
+    assert named.startswith("shop.v (the server shows this user no columns of it: it is broken, or calls a function")
+    with pytest.raises(DatabaseDeniedError, match=r"no columns of view shop\.v\. Grant EXECUTE"):
+        described(uri, chosen)
+    mariadb_server.sql("GRANT EXECUTE ON FUNCTION shop.f TO reader@'%'")
+    assert [column.name for column in described(uri).views[0].columns] == ["x"]
+    assert [column.name for column in described(uri, chosen).tables[0].columns] == ["x"]

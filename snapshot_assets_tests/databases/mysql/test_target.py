@@ -329,3 +329,20 @@ def test_a_statement_is_interrupted_by_another_thread(mariadb_server: MariadbSer
         target.interrupt()
         sleeping.join()
         assert target._rows("SELECT 1 AS one", "looking") == [{"one": 1}]
+
+
+def test_a_server_that_must_not_write_is_refused_before_anything_is_planned(
+    mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql(
+        "CREATE OR REPLACE USER writer@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO writer@'%'",
+        "REVOKE READ_ONLY ADMIN ON *.* FROM writer@'%'", "SET GLOBAL read_only = 1",
+    )  # fmt: skip
+    try:
+        refused = pytest.raises(DatabaseError, match=r"read-only.* \(error 1290\)\. Use the address of a server that")
+        with opened(mariadb_server.uri("shop", "writer", "x")) as target, refused:
+            target.acting([T], deletes=False)
+    finally:
+        mariadb_server.sql("SET GLOBAL read_only = 0")
+    with opened(mariadb_server.uri("shop", "writer", "x")) as target:
+        assert target.acting([T], deletes=False) == []

@@ -19,7 +19,9 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.engine.export import planning
 from snapshot_assets.engine.export.changes import find_changes
 from snapshot_assets.engine.export.compare import Choice, Compared, ComparedPart, Comparison, compare
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
@@ -184,6 +186,17 @@ def test_a_forged_file_is_different_and_its_rows_are_named_with_both_values(shop
         {"price": "7"},
         {"price": "1"},
     )
+
+
+def test_of_connections_with_states_of_their_own_no_difference_is_damage(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.export()
+    shop.forge("items", 1, with_value("price", 0, 7.0))
+    monkeypatch.setattr(planning, "kind_of", lambda uri: replace(kind_of(uri), shares_states=False))
+    found = shop.only_unequal()
+    assert (found.comparison, found.rows) == (UNKNOWN, ())
+    assert found.reason.startswith("the source's connections read states of their own")
 
 
 def test_negative_zero_is_not_zero(shop: Shop) -> None:
