@@ -253,9 +253,8 @@ def refuse_hidden_log(store: ObjectStore) -> None:
         return
     if not (times := [each.modified for entries in names.values() for each in entries if not each.marker]):
         return
-    since = min(
-        newest.modified for newest, *_ in names.values() if newest.modified >= max(times)
-    )  # not those pruned before
+    later = (newest.modified for newest, *_ in names.values() if newest.modified >= max(times))
+    since = min(later)  # what was hidden before was pruned
     with suppress(StoreDeniedError):  # whoever may list versions may perhaps not read them
         if true_objects(store, bucket, names)[2].state.deleted:
             since = max(times)  # a deletion is the last revision, and deletes data before the log
