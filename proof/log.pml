@@ -195,7 +195,7 @@ read_back:
         };
 check:
         /* code: catalog/log/store.py:_check_follows */
-        /* code: catalog/log/store.py:_others_follow */
+        /* code: catalog/log/store.py:_is_passed */
         /* code: catalog/catalog.py:commit */
         atomic {
 #ifndef NO_PREDECESSOR_CHECK

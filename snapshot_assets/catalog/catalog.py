@@ -128,7 +128,7 @@ class Catalog:
         self.writer_id = writer_id or writer_name()
         self._clock, self._signing = clock, signing
         self._lock = threading.RLock()
-        self._followed = False  # whether the state has transactions of others that were read one by one
+        self._followed = True  # whether the state has transactions of others: a writer that slept may have made one
 
     @classmethod
     def open(cls, store: ObjectStore) -> Catalog:

@@ -191,11 +191,11 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
 def append(store: ObjectStore, transaction: act.Transaction, *, followed: bool = False) -> tuple[bool, LogEntry]:
     """Try to commit a complete transaction at its revision; return whether it won that, and its entry.
 
-    `followed` means that the writer read transactions of others since it opened the location or committed.
+    `followed` means that the writer read transactions of others since it committed.
 
     Raises:
         LimitExceededError: It is larger than readers accept; nothing was written.
-        OutcomeUnknownError: The store does not answer whether it was created.
+        OutcomeUnknownError: The store does not answer whether it was created, or whether it follows from others.
         SupersededError: The revision before it was deleted or replaced; this one was deleted again.
     """
     path = transaction_path(transaction.revision)
@@ -208,7 +208,10 @@ def append(store: ObjectStore, transaction: act.Transaction, *, followed: bool =
     entry = LogEntry(transaction, trailing_sha256(data))
     won = _create(store, path, data, transaction.uuid)
     if won and transaction.revision > 1 and not entry.starts_log:
-        _check_follows(store, transaction, followed)
+        try:
+            _check_follows(store, transaction, followed)
+        except (StoreUnavailableError, DamageError) as cause:  # it is committed, or not
+            raise _unknown(store, path) from cause
     return won, entry
 
 
@@ -262,7 +265,7 @@ def _unknown(store: ObjectStore, path: str) -> OutcomeUnknownError:
 
 
 def _check_follows(store: ObjectStore, transaction: act.Transaction, followed: bool) -> None:
-    """Delete a won revision that is no part of the log: this writer slept while others pruned or deleted the log.
+    """Refuse a won revision that is no part of the log: this writer slept while others pruned or deleted the log.
 
     Pruning deletes the oldest first, so a free revision below the head has no predecessor. Only revision 1 is never
     pruned. A predecessor that another writer created may itself have none: that writer slept too, and did not take it
@@ -274,29 +277,65 @@ def _check_follows(store: ObjectStore, transaction: act.Transaction, followed: b
         has_predecessor = read_entry(store, before).transaction.uuid == transaction.previous_uuid
     except (ObjectNotFoundError, MisnamedError):
         has_predecessor, suspect = is_there(store, checkpoint_path(before)), True  # that may have been written late
-    if has_predecessor and not (suspect and _others_follow(store, transaction)):
-        return
-    store.delete(transaction_path(transaction.revision))
+    if not has_predecessor or (suspect and _is_passed(store, transaction)):
+        _take_back(store, transaction)
+
+
+def _take_back(store: ObjectStore, transaction: act.Transaction) -> None:
+    """Delete a transaction that does not count, and raise an error; what another writer has under its name stays."""
+    path, again = transaction_path(transaction.revision), "another one is in its place"
+    try:
+        if read_entry(store, transaction.revision).transaction.uuid == transaction.uuid:
+            store.delete(path)
+            again = "it was taken back"
+    except ObjectNotFoundError:
+        raise _unclear(store, path, "pruned or deleted") from None
     raise SupersededError(
         f"Revision {transaction.revision} of {store.uri} was committed long after others had moved on, and pruned or "
-        "deleted the log before it; it was taken back. Run again.",
+        f"deleted the log before it; {again}. Run again.",
         revision=transaction.revision,
     )
 
 
-def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
-    """Return whether the log has later revisions that do not follow from a transaction, or lost its beginning."""
+def _is_passed(store: ObjectStore, transaction: act.Transaction) -> bool:
+    """Return whether later revisions do not follow from a transaction, or nothing else of the log is there.
+
+    Raises:
+        OutcomeUnknownError: The log was rebuilt above it, with or without it.
+    """
     revision, uuid, missed = transaction.revision, transaction.uuid, 0
     while True:
         try:
-            entry = read_entry(store, revision + 1).transaction
+            entry = read_entry(store, revision + 1)
         except (ObjectNotFoundError, MisnamedError):
-            if not any(log_revision(info.path) > revision for info in store.list(TRANSACTIONS)):
-                return not is_there(store, transaction_path(1))
+            log = [info.path for info in store.list(TRANSACTIONS)]
+            later = [each for each in map(log_revision, log) if each > revision]
+            if not later:
+                return not any(path == transaction_path(1) or checkpointed_revision(path) for path in log)
             if missed == revision:
+                _refuse_rebuilt(store, transaction, min(later))
                 return True
             missed = revision  # another writer may have followed between the read and the listing
         else:
-            if entry.previous_uuid != uuid:
+            if entry.starts_log or entry.transaction.previous_uuid != uuid:
+                _refuse_rebuilt(store, transaction, revision + 1)
                 return True
-            revision, uuid = entry.revision, entry.uuid
+            revision, uuid = revision + 1, entry.transaction.uuid
+
+
+def _refuse_rebuilt(store: ObjectStore, transaction: act.Transaction, later: int) -> None:
+    """Refuse to judge a transaction below a later revision with which a rebuilt log starts, or may start."""
+    try:
+        starts = read_entry(store, later).starts_log
+    except (ObjectNotFoundError, MisnamedError):
+        starts = is_there(store, checkpoint_path(later))  # which a rebuild writes first
+    if starts:
+        raise _unclear(store, transaction_path(transaction.revision), f"rebuilt at revision {later}")
+
+
+def _unclear(store: ObjectStore, path: str, what: str) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"Whether {path} in {store.uri} counts is unknown: the log was {what} at the same time. Nothing was deleted;"
+        " look whether its change is there before you run again.",
+        object=path,
+    )

@@ -147,8 +147,6 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     if len(whole) < _KEPT:
         return PrunePlan((), 0, 0, grace)
     newest, kept = whole
-    if kept == 3:  # with revision 2 alone pruned, one that a writer creates late would look like the log's
-        return PrunePlan((), 0, 0, grace)
     gone = _prunable(store, checkpoints, kept, catalog.now() - grace)
     if gone:
         refuse_faults(scan_log(store), "nothing was pruned")
@@ -204,7 +202,9 @@ def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before:
         if info.modified > before:
             break
         prunable.append(info)
-    return prunable
+    # Before revision 3, a revision 2 that a writer creates late would look like the log's.
+    leaves_next = bool(prunable) and log_revision(prunable[-1].path) == 2 and transaction_path(3) in objects
+    return [] if leaves_next else prunable
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import os
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -11,10 +12,12 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.log.store import list_log
+from snapshot_assets.catalog.log.store import list_log, read_entry
 from snapshot_assets.catalog.operations.maintain_log import plan_pruning
-from snapshot_assets.errors import SupersededError
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.errors import OutcomeUnknownError, StoreUnavailableError, SupersededError
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import prune
 from snapshot_assets_tests.catalog.tags import NOW, Changed, wait_for_clock
@@ -114,3 +117,100 @@ def test_revision_2_is_not_pruned_alone(writer: Writer) -> None:
         work_until(writer, revision)
         write_checkpoint(writer.store, writer.catalog.state)
     assert plan_pruning(writer.catalog, grace=timedelta(0), unsafe=True).released == ()
+
+
+def test_revision_2_is_not_pruned_alone_either_if_the_next_one_is_too_young(writer: Writer) -> None:
+    work_until(writer, 10)
+    for revision in (10, 11):
+        work_until(writer, revision)
+        write_checkpoint(writer.store, writer.catalog.state)
+    folder = parse_location(writer.store.uri).local_path
+    assert folder is not None
+    old = datetime.now().timestamp() - timedelta(days=10).total_seconds()
+    for revision in (1, 2):
+        os.utime(folder / transaction_path(revision), (old, old))
+    assert plan_pruning(writer.catalog).released == ()
+    os.utime(folder / transaction_path(3), (old, old))
+    assert len(plan_pruning(writer.catalog).released) == 2
+
+
+def test_a_writer_that_wakes_over_another_log_deletes_nothing_of_it(writer: Writer) -> None:
+    def create(path: str, data: bytes) -> None:
+        writer.store.create(path, data)
+        if path == transaction_path(4):
+            for info in list(writer.store.list()):
+                writer.store.delete(info.path)
+            other = Writer(writer.store)
+            other.begin()
+            work_until(other, 6)
+
+    work_until(writer, 3)
+    slept = Catalog(Changed(writer.store, create=create), read_state(writer.store))
+    with pytest.raises(SupersededError, match="another one is in its place"):
+        work(slept)
+    assert list_log(writer.store).transactions == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_commit_below_a_log_that_was_rebuilt_meanwhile_stays(writer: Writer) -> None:
+    """It keeps the revision from a third writer, whose commit would be in no state."""
+
+    def create(path: str, data: bytes) -> None:
+        writer.store.create(path, data)
+        if path == transaction_path(5) and 6 not in list_log(writer.store).transactions:
+            writer.store.put(transaction_path(2), b"damaged")
+            rebuild(writer.store, accept_undeleted=True)
+
+    work_until(writer, 3)
+    first = Catalog(Changed(writer.store, create=create), read_state(writer.store))
+    work_until(writer, 4)
+    second = Catalog(writer.store, read_state(writer.store))
+    with pytest.raises(OutcomeUnknownError, match="rebuilt at revision 6"):
+        work(first)
+    with pytest.raises(SupersededError, match="rebuilt at revision 6"):
+        work(second)
+    assert list_log(writer.store).transactions == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_log_that_lost_its_first_revision_takes_commits_of_writers_that_follow_each_other(writer: Writer) -> None:
+    prune_to(writer, 6)
+    writer.store.delete(transaction_path(1))
+    writers = [Catalog(writer.store, read_state(writer.store)) for _ in range(2)]
+    assert [work(each) for each in writers * 2] == [8, 9, 10, 11]
+
+
+def test_a_writer_that_opened_a_location_with_a_commit_of_one_that_slept_is_refused(writer: Writer) -> None:
+    """Opening reads what follows the newest checkpoint one by one: here a revision that is created late."""
+    work_until(writer, 5)
+    slept, opened = (Catalog(writer.store, read_state(writer.store)) for _ in range(2))
+    refused = list[str]()
+
+    def delete(path: str) -> None:
+        opened.state.apply(read_entry(writer.store, 6), path)
+        with pytest.raises(SupersededError):
+            work(opened)
+        refused.append(path)
+        writer.store.delete(path)
+
+    prune_to(writer, 10)
+    with pytest.raises(SupersededError):
+        work(Catalog(Changed(writer.store, delete=delete), slept.state))
+    assert refused == [transaction_path(6)]
+    assert list_log(writer.store).transactions == [1, 10, 11]
+
+
+def test_a_commit_that_cannot_be_checked_has_an_unknown_outcome(writer: Writer) -> None:
+    """A caller would repeat it after an error that passes."""
+    created = list[str]()
+
+    def create(path: str, data: bytes) -> None:
+        writer.store.create(path, data)
+        created.append(path)
+
+    def get(path: str, limit: int | None = None) -> bytes:
+        if created:
+            raise StoreUnavailableError("The store answered 503.")
+        return writer.store.get(path, limit=limit)
+
+    with pytest.raises(OutcomeUnknownError):
+        work(Catalog(Changed(writer.store, create=create, get=get), read_state(writer.store)))
+    assert created == [transaction_path(2)]
