@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
 CUSTOMERS, ORDERS = TableName("shop", "customers"), TableName("shop", "orders")
 SHOP = (
-    "CREATE TABLE customers (id int unsigned AUTO_INCREMENT PRIMARY KEY, name varchar(50) NOT NULL UNIQUE, note text,"
-    " ip inet6, KEY by_note (note(9)), CHECK (name <> ''))",
+    "CREATE TABLE customers (id bigint unsigned AUTO_INCREMENT PRIMARY KEY, name varchar(50) NOT NULL UNIQUE,"
+    " note text, ip inet6, KEY by_note (note(9)), CHECK (name <> ''))",
     "INSERT INTO customers (name, note, ip) SELECT CONCAT('c', seq), IF(seq % 3, NULL, 'größe 🦆 \\\\ \"q\"'), '::1'"
     " FROM seq_1_to_300",
-    "CREATE TABLE orders (id bigint AUTO_INCREMENT PRIMARY KEY, customer int unsigned, amount decimal(12,2),"
+    "CREATE TABLE orders (id bigint AUTO_INCREMENT PRIMARY KEY, customer bigint unsigned, amount decimal(12,2),"
     " at timestamp(3) NULL, placed datetime(6), state enum('new','paid'), payload json, raw varbinary(20), dur time(3),"
     " f float, d double, y year, bits bit(12), wide decimal(50,3), KEY (at),"
     " CONSTRAINT fk FOREIGN KEY (customer) REFERENCES customers (id))",

@@ -44,6 +44,9 @@ _SILENT_OPTIONS = frozenset(
 )
 """Options that a sentence of their own mentions, or that mean nothing to another kind of database."""
 
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+"""The numbers that a sequence may have in each database."""
+
 
 def converted(schema: DatabaseSchema, kind: str, target: Adapter) -> tuple[DatabaseSchema, tuple[str, ...]]:
     """Return a schema as documents of another kind of database, and what the conversion loses.
@@ -177,11 +180,14 @@ class _Conversion:
                 if column.identity is not None
                 else _draws_from(column.default, sequence)
             )
-            if column is None or not fills or column.name in taken:
+            reached = sequence.start if sequence.last_value is None else sequence.last_value
+            if column is None or not fills or column.name in taken or not _LEAST <= reached <= _MOST:
                 self.lost.append(f"Sequence {sequence.table_name} of {table.table_name} is left out.")
                 continue
             taken.add(column.name)
-            yield sequence.model_copy(update={"type": None, "cache": 1, "owned": False})
+            # MySQL's numbers of an unsigned column go up to 2^64; a maximum that is never reached is no loss.
+            ends = {"minimum": max(sequence.minimum, _LEAST), "maximum": min(sequence.maximum, _MOST)}
+            yield sequence.model_copy(update={"type": None, "cache": 1, "owned": False, **ends})
 
     def _keeps_key(self, definition: str | None, what: str) -> bool:
         """Return whether the other kind can have a key; record what it loses."""
