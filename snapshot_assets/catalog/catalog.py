@@ -38,6 +38,7 @@ from snapshot_assets.errors import (
     NoSnapshotError,
     NotAFileError,
     ObjectNotFoundError,
+    SignatureError,
     SigningError,
     SnapshotError,
 )
@@ -165,9 +166,9 @@ class Catalog:
         if signing is not None and signing.key is not None:
             sign(signing, b"a probe\n", clock())
         store = writable(store, single_writer=single_writer, clock=clock)
-        state = newest_state(store)
-        refuse_altered(store, state, signing)
-        return cls(store, state, clock=clock, signing=signing)
+        catalog = cls(store, newest_state(store), clock=clock, signing=signing)
+        catalog._with_statistics(lambda state: refuse_altered(store, state, signing))
+        return catalog
 
     def refresh(self) -> State:
         """Fold the transactions that others committed since, and return the state."""
@@ -258,19 +259,22 @@ class Catalog:
     def _with_statistics(self, use: Callable[[State], _T]) -> _T:
         """Use the state with the statistics of its files.
 
-        If the checkpoint that they are read from was pruned or damaged meanwhile, reread the state from another one,
-        which must be what it was.
+        If the checkpoint that they are read from was pruned or is damaged, reread the state from another one,
+        which must be what it was. If the state's revision was pruned, too, raise the error.
         """
         with self._lock:
             try:
                 return use(self.state)
-            except LimitExceededError:
+            except (LimitExceededError, SignatureError):
                 raise
             except (DamageError, ObjectNotFoundError) as error:
                 _LOG.warning("The state of %s is read again for its statistics: %s", self.store.uri, error)
                 state = read_state(self.store, through=self.state.revision, statistics=True)
+                if not state.uuid:  # the revision was pruned, too: a later one gives it without files of older ones
+                    raise
                 if not same_states(state, self.state, statistics=False):
-                    raise ForkError(f"The log has another revision {state.revision} now; verify it.") from error
+                    message = f"The log of {self.store.uri} has another revision {state.revision} now"
+                    raise ForkError(f"{message}; `snapshots export verify` names its faults.") from error
                 self.state = state
                 return use(state)
 

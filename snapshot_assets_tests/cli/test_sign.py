@@ -69,6 +69,7 @@ def test_signing_elsewhere_and_whose_signatures_count(
     done = snapshots("sign", *place, "--key", str(key))
     assert (done.status, done.out.startswith("seals/")) == (0, True)
     assert "nothing to sign" in snapshots("sign", *place, "--key", str(key), "--all").out
+    assert "nothing to sign" in snapshots("sign", *place, "--key", str(key), "--again").out
     assert snapshots("sign", *place, "--key", str(key), "--json").json == {"uri": uri, "signed": []}
     found = snapshots("export", "verify", *place, "--signed-by", allowed, "--json")
     assert (found.status, found.json["signed"].endswith("by alice@example.com")) == (0, True)

@@ -15,8 +15,12 @@ from snapshot_assets.format.layout import SIGNATURE, comparison_of, seal_path, v
 from snapshot_assets.storage.base import ObjectStore
 
 
-def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = False, records: bool = False) -> list[str]:
+def sign_location(
+    store: ObjectStore, signing: Signing, *, all_seals: bool = False, records: bool = False, again: bool = False
+) -> list[str]:
     """Sign the newest seal, or all that are readable, unless they are signed; return the paths of new signatures.
+
+    With `again`, sign all that are readable, also those whose signed statement the log contradicts.
 
     Raises:
         VersionNotFoundError: Nothing is sealed.
@@ -30,13 +34,14 @@ def sign_location(store: ObjectStore, signing: Signing, *, all_seals: bool = Fal
     if not head.seals:
         raise VersionNotFoundError(f"Nothing is sealed at {store.uri}; export what is missing, which seals it.")
     head.files, signed = FileSet(head.files.merged()), []  # whose digests are computed once
-    refuse_altered(store, head, signing)
-    for sealed in head.readable() if all_seals else head.readable()[-1:]:
+    if not again:
+        refuse_altered(store, head, signing)
+    for sealed in head.readable() if all_seals or again else head.readable()[-1:]:
         if (found := checksum_of(head.at(sealed.revision))) != sealed.seal.checksum:
             path, own = seal_path(sealed.revision), sealed.seal.checksum
             message = f"Revision {sealed.revision} has checksum {found}; its seal records {own}. It was not signed."
             raise SignatureError(message, object=path)
-        if sign_seal(store, head, sealed.revision, signing):
+        if sign_seal(store, head, sealed.revision, signing, again=again):
             signed.append(seal_path(sealed.revision))
     for path in sorted(info.path for info in store.list()) if records else ():
         finished = verification_of(path) or comparison_of(path) not in (None, ("unfinished",))

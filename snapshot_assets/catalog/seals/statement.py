@@ -27,7 +27,10 @@ _CONTRADICTIONS = {
     "revision": "it is of another seal",
     "transaction": "the log was replaced after that seal",
 }
-_ALTERED = "the snapshot was altered or replaced after that seal. After a rebuild of yours, delete {} and sign again"
+_ALTERED = (
+    "the snapshot was altered or replaced after that seal. After a rebuild of yours, check what the log has now by "
+    "`snapshots export verify` and `snapshots compare`; then `snapshots sign --again` signs it"
+)
 _CONTENT = ("location_id", "snapshot_id", "revision", "checksum", "sealed_at", "manifest", "versions", "files")
 """Members that the log gives without the seal's transaction."""
 _BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
@@ -71,12 +74,9 @@ def compare_statement(
 
     Raises:
         SignatureError: It is of another location, of another log, or of another seal.
+        DamageError, ObjectNotFoundError: Statistics, which are read late, are damaged or pruned.
     """
-    path = seal_path(revision)
-    try:
-        expected = _statement(store, state, revision, files=files)
-    except (DamageError, ObjectNotFoundError) as error:  # statistics are read late
-        raise SignatureError(f"{path} cannot be compared with the log: {error}", object=path) from None
+    path, expected = seal_path(revision), _statement(store, state, revision, files=files)
     if None in (found.get("transaction"), expected["transaction"]):  # pruned, or lost before a rebuild
         expected = {name: own for name, own in expected.items() if name in _CONTENT}
     pairs: dict[str, tuple[object, object]] = {}
@@ -89,7 +89,7 @@ def compare_statement(
             pairs[name] = stated, own
     for name, (stated, own) in pairs.items():
         if stated != own:
-            why = _CONTRADICTIONS.get(name, _ALTERED.format(path + SIGNATURE))
+            why = _CONTRADICTIONS.get(name, _ALTERED)
             raise SignatureError(f"{path} states {name} {stated}; the log has {own}: {why}.", object=path)
 
 
@@ -119,11 +119,16 @@ def refuse_altered(store: ObjectStore, state: State, signing: Signing | None) ->
         compare_statement(store, state, *newest)
 
 
-def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None) -> bool:
-    """Write the statement about a sealed revision and, with a key, its signature; return whether it was unsigned."""
+def sign_seal(store: ObjectStore, state: State, revision: int, signing: Signing | None, *, again: bool = False) -> bool:
+    """Write the statement about a sealed revision and, with a key, its signature; return whether it was unsigned.
+
+    With `again`, also replace a signature that counts, of another statement than the log gives.
+    """
     path, data = seal_path(revision), cache(lambda: pretty_json(_statement(store, state, revision)))
     checksum = next(each.seal.checksum for each in state.readable() if each.revision == revision)
     own = {"location_id": state.location_id, "revision": revision, "checksum": checksum}
+    if again:
+        own = parse_json(data(), path)
     if not is_there(store, path):  # it takes all statistics to make
         with suppress(ObjectExistsError):
             store.create(path, data())

@@ -50,9 +50,9 @@ def versioned_bucket(store: ObjectStore) -> S3Bucket | None:
     return bucket if bucket is not None and bucket.protection.versioned else None
 
 
-def names_of(bucket: S3Bucket) -> Names:
-    """Return all versions of a location."""
-    return {path: [*entries] for path, entries in groupby(bucket.versions(), attrgetter("path"))}
+def names_of(bucket: S3Bucket, prefix: str = "") -> Names:
+    """Return all versions of a location below a prefix."""
+    return {path: [*entries] for path, entries in groupby(bucket.versions(prefix), attrgetter("path"))}
 
 
 class _VersionStore(StoreWrapper):
@@ -245,16 +245,24 @@ def refuse_hidden_log(store: ObjectStore) -> None:
     Raises:
         LostLogError: It was deleted or hidden.
     """
-    with suppress(StoreDeniedError):  # whoever may not list versions cannot know
-        bucket = versioned_bucket(store)
-        log = [each for each in bucket.versions(TRANSACTIONS) if log_revision(each.path)] if bucket is not None else []
-        if log:
-            since = time_text(min(each.modified for each in log if each.newest))
-            raise LostLogError(
-                f"{store.uri} has no log, but versions of one: it was deleted or hidden. `snapshots catalog recover "
-                f"--before {since}` brings back what was there before that second; else use another location.",
-                uri=store.uri,
-            )
+    try:
+        if (bucket := versioned_bucket(store)) is None:
+            return
+        names = {path: each for path, each in names_of(bucket, TRANSACTIONS).items() if log_revision(path)}
+    except StoreDeniedError:  # whoever may not list versions cannot know
+        return
+    if not (times := [each.modified for entries in names.values() for each in entries if not each.marker]):
+        return
+    later = (newest.modified for newest, *_ in names.values() if newest.modified >= max(times))
+    since = min(later)  # what was hidden before was pruned
+    with suppress(StoreDeniedError):  # whoever may list versions may perhaps not read them
+        if true_objects(store, bucket, names)[2].state.deleted:
+            since = max(times)  # a deletion is the last revision, and deletes data before the log
+    raise LostLogError(
+        f"{store.uri} has no log, but versions of one: it was deleted or hidden. `snapshots catalog recover "
+        f"--before {time_text(since)}` brings back what was there before that second; else use another location.",
+        uri=store.uri,
+    )
 
 
 def remedy(found: list[Alteration]) -> str:

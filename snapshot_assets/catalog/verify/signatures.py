@@ -13,7 +13,7 @@ from snapshot_assets.catalog.seals.statement import compare_statement, read_sign
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.objects import Report
-from snapshot_assets.errors import SignatureError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, SignatureError
 from snapshot_assets.format.layout import SIGNATURE, is_record_signature, seal_path, transaction_path
 from snapshot_assets.format.units import parse_time
 from snapshot_assets.storage.base import ObjectStore
@@ -51,7 +51,13 @@ def check_signed(
         message = f"The newest seal, revision {newest}, is not signed: {path}{SIGNATURE} is missing."
         raise SignatureError(f"{message} `snapshots sign` signs it, where the key is.", object=path)
     statement, by = found
-    compare_statement(store, head, revision, statement, files=files)
+    try:
+        compare_statement(store, head, revision, statement, files=files)
+    except SignatureError:
+        raise
+    except (DamageError, ObjectNotFoundError) as error:
+        message = f"{path} cannot be compared with the log: {error} `snapshots catalog repair` mends it, if it can."
+        raise SignatureError(message, object=path) from None
     for each in {revision, version or revision}:  # a seal in the log may state another checksum than its files have
         if (checksum := checksum_of(head.at(each))) != (stated := statement["versions"][str(each)]):
             message = f"Revision {each} has checksum {checksum}; {path} is signed, and states {stated}."

@@ -125,7 +125,7 @@ def sign(options: argparse.Namespace) -> int:
     if options.attestation and (file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK)):
         raise PlanError(f"--attestation {file} cannot be written; name a file in a folder that you may write to.")
     store = open_log(options, place.store())
-    signed = sign_location(store, signing, all_seals=options.all, records=options.records)
+    signed = sign_location(store, signing, all_seals=options.all, records=options.records, again=options.again)
     if options.attestation:
         file.write_bytes(attestation(store, Catalog.open(store).require_snapshot(), signing))
     if options.json:

@@ -205,6 +205,8 @@ def sign(parser: argparse._ActionsContainer) -> None:
     key = "a key, as signing.key names it: a path, or agent (default: signing.key)"
     parser.add_argument("--key", metavar="KEY", help=key)
     parser.add_argument("--all", action="store_true", help="sign all readable sealed revisions")
+    again = "after a rebuild: sign again all readable sealed revisions whose statements the log contradicts"
+    parser.add_argument("--again", action="store_true", help=again)
     records = "sign the records of verifications and comparisons, too"
     parser.add_argument("--records", action="store_true", help=records)
     statement = "write an in-toto statement about the newest seal, signed in a DSSE envelope, to this file"

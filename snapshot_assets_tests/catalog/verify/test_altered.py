@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import bring_back, list_log
+from snapshot_assets.catalog.operations.delete import delete_snapshot
 from snapshot_assets.catalog.operations.maintain_log import execute_repair, plan_repair
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.rebuild.recover import plan_recovery
+from snapshot_assets.catalog.verify.altered import refuse_hidden_log
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import LostLogError
 from snapshot_assets.format.layout import VERIFICATIONS, checkpoint_path, is_receipt, transaction_path
+from snapshot_assets.format.units import parse_time
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.options import open_store
-from snapshot_assets_tests.catalog.attacks import altered, snapshot_at
+from snapshot_assets_tests.catalog.attacks import altered, second_later, snapshot_at
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
-from snapshot_assets_tests.catalog.tags import wait_for_clock
+from snapshot_assets_tests.catalog.tags import reseal, wait_for_clock
 from snapshot_assets_tests.servers.locked import LockedBucket
 from snapshot_assets_tests.servers.s3 import S3Server
 
@@ -125,3 +133,50 @@ def test_without_the_right_to_list_versions_verify_says_so_and_goes_on(
     report = verify(reader)
     assert [fault.kind for fault in report.faults] == [FaultKind.UNCHECKED]
     assert not report.damaged
+
+
+def _hide_all(store: ObjectStore) -> None:
+    for info in list(store.list()):
+        store.delete(info.path)
+
+
+def _delete_slowly(store: ObjectStore) -> None:
+    """Delete the data in another second than the log."""
+    pauses = iter([second_later])
+    delete_snapshot(store, with_tags=True, progress=lambda _: next(pauses, lambda: None)())
+
+
+@pytest.mark.parametrize("lose", [_hide_all, _delete_slowly])
+def test_the_time_of_a_log_that_is_gone_gives_up_no_commit(
+    lockable: LockedBucket, lose: Callable[[ObjectStore], None]
+) -> None:
+    """Pruning hid a part of the log before the newest commits."""
+    store = lockable.store()
+    writer = snapshot_at(store)
+    for _ in range(2):
+        reseal(writer)
+        write_checkpoint(store, writer.catalog.state)
+    wait_for_clock(store, writer.catalog.refresh().committed_at)
+    assert prune(writer.catalog, **NOW).released
+    second_later()
+    reseal(writer)
+    second_later()
+    head = writer.catalog.state.revision
+    lose(store)
+    with pytest.raises(LostLogError, match="has no log, but versions of one") as error:
+        refuse_hidden_log(store)
+    before = re.search(r"--before (\S+)`", str(error.value))
+    assert before is not None
+    plan = plan_recovery(store, parse_time(before[1]))
+    assert (plan.revision, plan.missing, plan.lost) == (head, (), () if lose is _hide_all else (head + 1,))
+
+
+def test_names_of_a_log_whose_versions_all_expired_refuse_no_export(lockable: LockedBucket) -> None:
+    store = lockable.store()
+    snapshot_at(store)
+    _hide_all(store)
+    for each in lockable.versions():
+        if not each.marker:
+            lockable.bucket().delete_version(each.path, each.version)
+    assert any(each.marker for each in lockable.versions())
+    refuse_hidden_log(store)

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
@@ -45,7 +46,7 @@ from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.signing import allow, make_key, revoke, sign_from_now, signing_of
-from snapshot_assets_tests.catalog.tags import NOW, Changed, reseal
+from snapshot_assets_tests.catalog.tags import NOW, Changed, reseal, wait_for_clock
 from snapshot_assets_tests.documents.blocks import ROOT
 
 SEAL, SIGNATURE = seal_path(5), seal_path(5) + ".sig"
@@ -432,9 +433,46 @@ def test_statistics_that_are_damaged_prove_nothing(signed: Writer, signing: Sign
         signed.store.delete(transaction_path(revision))
     state, data = read_state(signed.store), signed.store.get(path)
     signed.store.put(path, data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(SignatureError, match=rf"{SEAL} cannot be compared with the log: Section bounds .* of {path}"):
+    message = rf"{SEAL} cannot be compared with the log: Section bounds .* of {path} .*`snapshots catalog repair`"
+    with pytest.raises(SignatureError, match=message):
         check_signed(signed.store, state, signing)
     assert verify(signed.store, signing=signing).damaged
+
+
+def test_damaged_statistics_that_the_log_has_stop_no_exporter_that_signs(signed: Writer, signing: Signing) -> None:
+    path = write_checkpoint(signed.store, signed.catalog.state)
+    data = signed.store.get(path)
+    signed.store.put(path, data[:-1] + bytes([data[-1] ^ 1]))
+    signed.catalog = Catalog.open_for_writing(signed.store, signing=signing)
+    assert signed.catalog.checkpoint() == path
+    assert signed.store.get(path) == data
+    assert reseal(signed) == 7
+    assert not verify(signed.store, signing=signing).damaged
+
+
+def test_a_rebuild_that_lost_statistics_is_signed_again_by_one_call(signed: Writer, signing: Signing) -> None:
+    reseal(signed)
+    reseal(signed)
+    path = write_checkpoint(signed.store, signed.catalog.state)
+    data = signed.store.get(path)
+    signed.store.put(path, data[:-1] + bytes([data[-1] ^ 1]))
+    for revision in range(1, 10):
+        signed.store.delete(transaction_path(revision))
+    rebuild(signed.store)
+    message = rf"{seal_path(9)} states .* check .* `snapshots export verify`.*; then `snapshots sign --again` signs it"
+    for sign in (lambda: sign_location(signed.store, signing, all_seals=True), lambda: open_signing(signed, signing)):
+        with pytest.raises(SignatureError, match=message):
+            sign()
+    made = [f"{seal_path(revision)}.sig" for revision in (5, 7, 9)]
+    assert sign_location(signed.store, signing, again=True) == made
+    assert sign_location(signed.store, signing, again=True) == []
+    for version in (5, 7, 9):
+        assert not verify(signed.store, at=lambda _, version=version: version, signing=signing).damaged
+    assert open_signing(signed, signing).state.sealed
+
+
+def open_signing(writer: Writer, signing: Signing) -> Catalog:
+    return Catalog.open_for_writing(writer.store, signing=signing)
 
 
 def test_a_writer_whose_checkpoint_was_pruned_meanwhile_signs_what_it_seals(signed: Writer, signing: Signing) -> None:
@@ -443,6 +481,30 @@ def test_a_writer_whose_checkpoint_was_pruned_meanwhile_signs_what_it_seals(sign
     signed.store.delete(old)  # it reads statistics from there
     assert reseal(signed) == 7
     assert verify(signed.store, signing=signing).signed == "revision 7, by alice@example.com"
+
+
+def test_a_seal_whose_revision_was_pruned_before_it_was_signed_is_no_other_log(
+    signed: Writer, signing: Signing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(signed.store, signed.catalog.state)
+    signed.catalog = Catalog(signed.store, read_state(signed.store), signing=signing)  # reads statistics from there
+    sign, other = signed.catalog.sign_newest_seal, Catalog(signed.store, read_state(signed.store))
+
+    def prune_first() -> None:
+        for run in ("one", "two"):
+            other.refresh()
+            other.commit(rules.in_progress(other.token(), [1], run))
+            other.checkpoint()
+        wait_for_clock(signed.store, other.state.committed_at)
+        assert prune(other, grace=NOW, unsafe=True).kept == 8
+        sign()
+
+    monkeypatch.setattr(signed.catalog, "sign_newest_seal", prune_first)
+    message = rf"Revision 7 .* not signed: There is no object .*{checkpoint_path(5)}\. `snapshots sign` signs it"
+    with pytest.raises(SigningError, match=message):
+        reseal(signed)
+    assert sign_location(signed.store, signing) == [seal_path(7) + ".sig"]
+    assert not verify(signed.store, signing=signing).damaged
 
 
 def test_a_statement_that_lacks_a_member_does_not_hold(signed: Writer, signing: Signing) -> None:
@@ -501,9 +563,7 @@ def test_nobody_signs_a_forged_checkpoint_whose_log_is_hidden(
         assert sign_location(signed.store, signing) == []
         assert Catalog.open_for_writing(signed.store, signing=signing).state.sealed
         return
-    message = (
-        rf"altered or replaced after that seal\. After a rebuild of yours, delete {seal_path(7)}\.sig and sign again"
-    )
+    message = r"altered or replaced after that seal\. After a rebuild of yours, check .* `snapshots sign --again`"
     with pytest.raises(SignatureError, match=message):
         sign_location(signed.store, signing, all_seals=True)
     with pytest.raises(SignatureError, match=message):
@@ -533,7 +593,7 @@ def test_a_writer_signs_no_other_state_than_it_opened(signed: Writer, signing: S
     write_checkpoint(signed.store, signed.catalog.state)
     signed.catalog = Catalog(signed.store, read_state(signed.store), signing=signing)
     _forge_first_file(signed.store, tombstones_through=7, bounds=Bounds())  # it reads statistics from there
-    with pytest.raises(SigningError, match=r"Revision 9 .* not signed: The log has another revision 9 now; verify it"):
+    with pytest.raises(SigningError, match=r"Revision 9 .* not signed: The log of .* has another revision 9 now"):
         reseal(signed)
 
 
