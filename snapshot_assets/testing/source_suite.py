@@ -197,14 +197,6 @@ class SourceSuite:
         with source(address) as present:
             assert read_ids(present, table) == present_ids
 
-    def test_a_connection_reads_the_state_at_which_it_began(self, example: ExampleDatabase) -> None:
-        if example.locked_while_read is not None:
-            pytest.skip("nothing is written while a connection reads")
-        example.execute(f"CREATE TABLE t AS SELECT i AS id FROM {example.numbers(10)}")
-        with source(example.address) as database:
-            example.execute("INSERT INTO t VALUES (11)", "DELETE FROM t WHERE id = 1")
-            assert read_ids(database, self.table(database, example)) == list(range(1, 11))
-
     def test_every_value_of_every_type_is_read_exactly(self, example: ExampleDatabase) -> None:
         for kind, values in example.types.items():
             rows = ", ".join(f"({number}, {value})" for number, (value, _) in enumerate([*values, ("NULL", None)]))

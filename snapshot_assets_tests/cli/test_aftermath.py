@@ -49,10 +49,10 @@ from snapshot_assets.catalog import catalog
 from snapshot_assets.format import actions as act
 from snapshot_assets_tests.cli.helpers import export, make_plan, store_of
 append = catalog.append
-def kill(store, transaction):
+def kill(store, transaction, **options):
     if any(isinstance(action, act.AddFile) for action in transaction.actions):
         os.kill(os.getpid(), signal.SIGKILL)
-    return append(store, transaction)
+    return append(store, transaction, **options)
 catalog.append = kill
 location = Path(sys.argv[2])
 export(make_plan(sys.argv[1], location.as_uri()), store_of(location))

@@ -211,7 +211,7 @@ def test_a_dry_run_reports_everything_and_touches_nothing(
     [
         ("", 2, "--from and --target missing"),
         ("--from {here} --target nowhere", 2, "nowhere"),
-        ("--from {here} --target mysql://u@h/d", 2, "mysql"),
+        ("--from {here} --target oracle://u@h/d", 2, "oracle"),
         ("--from {here}/none --target {target}", 5, "There is no snapshot"),
         ("--from {here} --target {target} --at rev:99", 5, "99"),
         ("--from {here} --target {target} --tables main.reading", 2, "Did you mean"),

@@ -141,7 +141,7 @@ def test_a_malformed_reference_is_reported(text):
 
 MISTAKEN = """
     sources:
-      flights: mysql://host/db
+      flights: oracle://host/db
       bad alias: duckdb:///x/y.duckdb
       number: 3
     storge: {}
@@ -175,7 +175,7 @@ def test_all_mistakes_of_a_file_are_reported_at_once():
         "plans.d.target",
     ]
     assert problems["storge"] == "is not a section. Did you mean 'storage' or 'sources'?"
-    assert "mysql" in problems["sources.flights"]
+    assert "oracle" in problems["sources.flights"]
     assert problems["storage.s3.regin"] == "is not a storage option. Did you mean 'region'?"
     assert "profile" in problems["storage.s3.profil"]
     assert problems["plans.b.source"] == "'fligths' is not among sources. Did you mean 'flights'?"
@@ -193,10 +193,10 @@ def test_all_mistakes_of_a_file_are_reported_at_once():
         "plans: {a: {source: s, to: 's3://backups/a', kind: '${PW}'}}",
         "plans: {a: {source: s, to: 's3://backups/a', tables: ['${PW}']}}",
         "plans: {a: {source: s, to: 's3://backups/a', catalog: {x: '${PW}'}}}",
-        "plans: {a: {source: 'mysql://u:${PW}@h/d', to: 's3://backups/a'}}",
+        "plans: {a: {source: 'oracle://u:${PW}@h/d', to: 's3://backups/a'}}",
         "plans: {a: '${PW}'}",
         "sources: {a: '${PW}'}",
-        "sources: {a: 'mysql://u:${PW}@h/d'}",
+        "sources: {a: 'oracle://u:${PW}@h/d'}",
         "storage: {s3: {secret_access_key: '${PW}'}}",
         "storage: {s3: '${PW}'}",
         "storage: {s3: {retries: '${PW}'}}",

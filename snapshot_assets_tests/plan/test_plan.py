@@ -114,7 +114,7 @@ def test_all_mistakes_are_reported_at_once():
         ({"name": "a" * 101}, "name", "at most 100 characters"),
         ({"name": "a\n"}, "name", "is not a name"),
         ({"source": "no alias"}, "source", "neither an alias"),
-        ({"source": "mysql://h/d"}, "source", "mysql"),
+        ({"source": "oracle://h/d"}, "source", "oracle"),
         ({"target": "flights"}, "target", "is the source itself"),
         ({"to": "s3://bucket"}, "to", "bucket"),
         ({"catalog": ""}, "catalog", "at least 1 character"),
@@ -210,7 +210,7 @@ def test_storage_secrets_are_shown_nowhere():
 @pytest.mark.parametrize(
     "fields",
     [
-        {"source": f"mysql://u:{PASSWORD}@h/d"},
+        {"source": f"oracle://u:{PASSWORD}@h/d"},
         {"source": f"host=h password={PASSWORD}"},
         {"source": [PASSWORD]},
         {"to": f"s3://u:{PASSWORD}@bucket/x"},

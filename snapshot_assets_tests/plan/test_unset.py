@@ -65,7 +65,7 @@ def test_what_needs_a_variable_that_is_not_set_names_the_plan_field_and_variable
     ("plan", "problem"),
     [
         ("{source: here, to: 's3://${BUCKET}/x'}", "plans.p.to: refers to the environment variable BUCKET"),
-        ("{source: 'mysql://${KEY}', to: 's3://b/x'}", "plans.p.source: .* found one with mysql:"),
+        ("{source: 'oracle://${KEY}', to: 's3://b/x'}", "plans.p.source: .* found one with oracle:"),
         ("{source: 'spark:${A}', target: 'spark:${', to: 's3://b/x'}", "plans.p.target: has a `..` that names no"),
     ],
 )

@@ -13,7 +13,8 @@ import pytest
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlConnection
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.testing.example import ExampleDatabase, TimeType
-from snapshot_assets.testing.source_suite import SourceSuite
+from snapshot_assets.testing.restores import source
+from snapshot_assets.testing.source_suite import SourceSuite, read_ids
 from snapshot_assets.testing.target_suite import TargetSuite
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
@@ -97,6 +98,12 @@ def example(mariadb_server: MariadbServer, second_mariadb_server: MariadbServer)
 
 class TestSource(SourceSuite):
     """MariaDB as a source."""
+
+    def test_a_connection_reads_the_state_at_which_it_began(self, example: ExampleDatabase) -> None:
+        example.execute(f"CREATE TABLE t AS SELECT i AS id FROM {example.numbers(10)}")
+        with source(example.address) as database:
+            example.execute("INSERT INTO t VALUES (11)", "DELETE FROM t WHERE id = 1")
+            assert read_ids(database, self.table(database, example)) == list(range(1, 11))
 
 
 class TestTarget(TargetSuite):
