@@ -191,7 +191,7 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
 def append(store: ObjectStore, transaction: act.Transaction, *, followed: bool = False) -> tuple[bool, LogEntry]:
     """Try to commit a complete transaction at its revision; return whether it won that, and its entry.
 
-    `followed` means that the writer read transactions of others since it committed.
+    `followed` means that the writer opened the location, or read transactions of others, since it last committed.
 
     Raises:
         LimitExceededError: It is larger than readers accept; nothing was written.

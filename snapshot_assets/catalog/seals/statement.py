@@ -38,7 +38,7 @@ _BY_VERSION = {"versions": "checksum", "files": "digest of the data files"}
 _MAX_SIGNATURE = 64 * 1024
 """Bytes; ssh-keygen takes minutes for a large one."""
 _TIMES = {SEALS: "sealed_at", VERIFICATIONS: "verified_at", COMPARISONS: "compared_at"}
-"""When what is signed was written: the member by which a folder's documents are told from those of the others."""
+"""The member of a folder's documents that says when they were written; no document of another folder has it."""
 
 
 def _statement(store: ObjectStore, state: State, revision: int, *, files: bool = True) -> dict[str, Any]:

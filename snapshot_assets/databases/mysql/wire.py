@@ -1,6 +1,6 @@
 """Reads the rows of a query in MySQL's text protocol into Arrow arrays of bytes, a few MiB at a time.
 
-The driver makes a Python object of each value, which takes five times as long. Here a loop finds where each row's
+The driver makes a Python object of each value, which takes several times as long. Here a loop finds where each row's
 packet begins, and NumPy finds the values of a column in all rows at once. One array over the received bytes holds all
 values and, between them, what frames them; Arrow takes a column's values out of it.
 """
