@@ -14,7 +14,7 @@ from typing import Any
 
 from pymysql.charset import charset_by_name
 
-from snapshot_assets.databases.definition import Create, ObjectKey
+from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.texts import quoted
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED
@@ -89,7 +89,7 @@ def _created(session: MysqlSession, kind: str, name: TableName) -> dict[str, Any
 
 
 @dataclass(frozen=True)
-class CreateCode(Create):
+class CodeStatement(Statement):
     """Creates code in a session with settings of its own.
 
     Attributes:
@@ -112,6 +112,16 @@ class CreateCode(Create):
                 f"The statement of {self.key} cannot be written in character set {self.charset}, in which it was"
                 f" created: {error}. Create it by hand."
             ) from None
+
+
+@dataclass(frozen=True)
+class CreateCode(CodeStatement, Create):
+    """Creates an object that belongs to no table."""
+
+
+@dataclass(frozen=True)
+class CreateTrigger(CodeStatement, Advance):
+    """Creates a trigger, also in later imports, if it was dropped: they cannot load rows while it is there."""
 
 
 class MysqlCode(CodeEntry):
@@ -166,7 +176,7 @@ class MysqlCode(CodeEntry):
                 f" {within} ENABLE."
             )
 
-    def statement(self) -> CreateCode:
+    def statement(self) -> CodeStatement:
         """Return the statement that creates it: an event disabled, if it is enabled.
 
         Raises:
@@ -185,15 +195,16 @@ class MysqlCode(CodeEntry):
             f" AND {of}_name = {literal(self.name.removeprefix(f'{schema}.'))}"
         )
         there += "" if self.late else f" AND routine_type = {literal(self.kind.upper())}"
-        kept = {
-            name: literal(str(value)) for name in _KEPT if name != "database_collation" and (value := getattr(self, name)) is not None
-        }
+        own = {name: getattr(self, name) for name in _KEPT if name != "database_collation"}
+        kept = {name: literal(str(value)) for name, value in own.items() if value is not None}
         if self.created is not None:  # a time that has passed since is not refused then
             kept["timestamp"] = f"UNIX_TIMESTAMP({literal(self.created)})"
-        return CreateCode(
+        create = CreateTrigger if self.on is not None else CreateCode
+        return create(
             self._key,
             _ENABLED.sub(r"\1 DISABLE", self.sql),
             self.on,
+            unless=there if self.on is not None else "",
             there=there,
             within=schema,
             settings=", ".join(f"SESSION {name} = {value}" for name, value in kept.items()),

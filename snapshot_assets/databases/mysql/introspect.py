@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
+from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
@@ -94,6 +95,7 @@ class _Created:
     """The lines of SHOW CREATE TABLE.
 
     Attributes:
+        columns: The names of its columns, also of those that `information_schema` does not show.
         primary: The primary key's; None without one.
         keys: Those of the other keys, by name.
         constraints: Those of foreign keys and checks, by name.
@@ -101,6 +103,7 @@ class _Created:
         partitions: The clause of its partitions; "" without any.
     """
 
+    columns: tuple[str, ...]
     primary: str | None
     keys: Mapping[str, str]
     constraints: Mapping[str, str]
@@ -115,6 +118,7 @@ class _Created:
         options, _, partitions = end.partition("\n")
         clause = _PARTITIONS.fullmatch(partitions)
         return cls(
+            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
             primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
             keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
             constraints={
@@ -243,11 +247,16 @@ class _Reader:
                         table=table_text(name),
                     )
                 )
+            else:
+                with refusals.noting():
+                    refuse_partly(self._session, name)
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        [created] = self._session.rows(f"SHOW CREATE TABLE {quoted(*name)}", f"reading {name}")
-        parts = _Created.of(created["Create Table"])
+        parts = _Created.of(created(self._session, name))
+        with refusals.noting():
+            excluded = hidden_of(selection, name).excluded
+            refuse_columns(self._session, name, parts.columns, self._columns[name], excluded)
         unique, indexes, primary = self._indexes(name, parts)
         kept = {column.name for column in columns}
         return Table(

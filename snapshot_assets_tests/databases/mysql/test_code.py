@@ -9,7 +9,7 @@ import pytest
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.mysql import define, rename
-from snapshot_assets.databases.mysql.code import CreateCode
+from snapshot_assets.databases.mysql.code import CodeStatement
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.kinds import code_by_kind, kind_of_object, uncarried_by_kind
@@ -190,6 +190,6 @@ def test_other_statements_and_other_character_sets_are_refused(coded: str) -> No
     )
     made = {each.sql: each for each in define(schema.model_copy(update={"schemas": (ascii_,)}), code=True).after}
     [statement] = [each for sql, each in made.items() if "FUNCTION `f`" in sql]
-    assert isinstance(statement, CreateCode)
+    assert isinstance(statement, CodeStatement)
     with pytest.raises(DocumentError, match=r"function shop.f cannot be written in character set ascii.* by hand"):
         _ = statement.encoded

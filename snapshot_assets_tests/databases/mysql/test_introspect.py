@@ -179,3 +179,26 @@ def test_a_view_whose_function_the_user_may_not_call_is_named_and_with_the_right
     mariadb_server.sql("GRANT EXECUTE ON FUNCTION shop.f TO reader@'%'")
     assert [column.name for column in described(uri).views[0].columns] == ["x"]
     assert [column.name for column in described(uri, chosen).tables[0].columns] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("grants", "denied"),
+    [
+        (("SELECT (id) ON shop.t",), "all of shop.t (SHOW command denied to user"),
+        (("SELECT (id) ON shop.t", "CREATE VIEW ON shop.t"), "columns secret, more of shop.t."),
+        (("SELECT (id, more) ON shop.t", "INSERT ON shop.t"), "column secret of shop.t."),
+        (("SELECT ON shop.t", "SELECT (id) ON shop.v"), "all of shop.v (SELECT command denied to user"),
+    ],
+)
+def test_a_table_of_which_the_user_may_read_some_columns_is_refused(
+    mariadb_server: MariadbServer, mariadb_database: str, grants: tuple[str, ...], denied: str
+) -> None:
+    tables = ("CREATE TABLE t (id int PRIMARY KEY, secret int, more int)", "CREATE VIEW v AS SELECT * FROM t")
+    users = ("CREATE OR REPLACE USER reader IDENTIFIED BY 'x'", *(f"GRANT {each} TO reader" for each in grants))
+    mariadb_server.sql(*tables, *users, database="shop")
+    names = tuple(TableName("shop", name) for name in ("t", "v") if any(f".{name}" in each for each in grants))
+    with pytest.raises(DatabaseDeniedError) as refused:
+        described(mariadb_server.uri("shop", "reader", "x"), Selection(tables=names))
+    assert f"this user may not read {denied}" in str(refused.value)
+    assert "GRANT SELECT ON `shop`.`" in str(refused.value)
+    mariadb_server.sql("DROP USER reader")
