@@ -41,6 +41,7 @@ KIND = DatabaseKind(
     drivers=("pymysql",),
     requirement="snapshot-assets[mysql]",
     code=True,
+    mend_indexes="run CHECK TABLE, and rebuild the table with ALTER TABLE … FORCE",
 )
 _TLS = ("preferred", "disabled", "required", "verify")
 _OPTIONS = ("unix_socket", "ssl", "ssl_ca")
