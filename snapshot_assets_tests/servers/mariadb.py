@@ -66,9 +66,7 @@ class MariadbServer:
         told = log.read_bytes().count(_READY)
         environment = {"PATH": _PATH, "TMPDIR": str(self.folder)}  # a starting server deletes temporary tables of all
         with log.open("ab") as written:
-            self._process = subprocess.Popen(
-                self._command, stdout=written, stderr=subprocess.STDOUT, env=environment
-            )
+            self._process = subprocess.Popen(self._command, stdout=written, stderr=subprocess.STDOUT, env=environment)
         until(lambda: log.read_bytes().count(_READY) > told, explain=log.read_text, process=self._process)
 
     def stop(self) -> None:

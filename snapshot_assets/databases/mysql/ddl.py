@@ -243,7 +243,9 @@ class _Defining:
 
     def _views(self) -> Iterator[Statement]:
         views = {view.table_name: view for view in self._schema.views}
-        definers = {str(view.options["definer"]) for view in views.values() if view.options.get("security") == "DEFINER"}
+        definers = {
+            str(view.options["definer"]) for view in views.values() if view.options.get("security") == "DEFINER"
+        }
         of_code = {each.definer for each in self._code}
         for each in sorted(definers | of_code):
             what = " and ".join(["views"] * (each in definers) + ["code"] * (each in of_code))

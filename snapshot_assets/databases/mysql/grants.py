@@ -1,4 +1,4 @@
-"""Refuses tables of which a user may read some columns only: the server hides the others, or refuses them in the scan."""
+"""Refuses tables of which a user may read some columns only: the server hides the others, or refuses them in scans."""
 
 from __future__ import annotations
 

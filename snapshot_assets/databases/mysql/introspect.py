@@ -176,7 +176,8 @@ class _Reader:
         schema = DatabaseSchema(
             database="mysql",
             schemas=tuple(
-                with_lost(self._schema(name, code.get(name, {})), unshown) for name in selected_schemas(selection, selected, schemas)
+                with_lost(self._schema(name, code.get(name, {})), unshown)
+                for name in selected_schemas(selection, selected, schemas)
             ),
             tables=tuple(self._table(name, selection, refusals) for name in documented),
             views=tuple(view for view in views if view.columns),

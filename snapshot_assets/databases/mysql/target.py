@@ -229,15 +229,17 @@ class MysqlTarget(MysqlConnection, SqlTarget):
     def _run(self, statement: Statement) -> None:
         """Run a statement of a definition, which is for a session in which backslashes escape, or with its settings."""
         doing = f"making {statement.key}"
-        within, sql = statement.table.schema if statement.table else "", statement.sql.encode()
+        within = statement.table.schema if statement.table else ""
+        sql = statement.sql.encode()
         settings, after = f"SESSION sql_mode = '{_STRICT}'", [f"SET SESSION sql_mode = '{_LOAD_MODE}'"]
         if isinstance(statement, CodeStatement):
             within, settings, sql = statement.within, statement.settings, statement.encoded
             after += ["SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00', SESSION timestamp = DEFAULT"]
         before = [f"USE {identifier(within)}"] if within else []  # views may call functions without naming it
         try:
-            for each in (*before, f"SET {settings}", sql):
+            for each in (*before, f"SET {settings}"):
                 self.execute(each, doing)
+            self.execute(sql, doing)
         finally:
             with suppress(SnapshotError):  # of a connection that is lost, which the statement's own error tells
                 for each in after:

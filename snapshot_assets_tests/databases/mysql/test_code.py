@@ -25,7 +25,8 @@ CREATE TABLE log (id int AUTO_INCREMENT PRIMARY KEY, what text)//
 SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'//
 CREATE TRIGGER shop."it's b" before insert on "t" FOR EACH ROW set new.note = concat(new.note, '\b')//
 SET sql_mode = ''//
-CREATE OR REPLACE TRIGGER first BEFORE INSERT ON t FOR EACH ROW PRECEDES `it's b` SET NEW.note = CONCAT(NEW.note, "a;")//
+CREATE OR REPLACE TRIGGER first BEFORE INSERT ON t FOR EACH ROW PRECEDES `it's b`
+    SET NEW.note = CONCAT(NEW.note, "a;")//
 CREATE TRIGGER last BEFORE INSERT ON shop.t FOR EACH ROW FOLLOWS `it's b` BEGIN SET NEW.note = f(NEW.note); END//
 CREATE TRIGGER logged AFTER INSERT ON t FOR EACH ROW INSERT INTO log (what) VALUES (NEW.note)//
 CREATE TRIGGER logged_again AFTER UPDATE ON t FOR EACH ROW CALL note(NEW.note)//
@@ -59,7 +60,9 @@ OBJECTS = {
     "procedure": ["shop.note"],
     "trigger": [f"{name} of shop.t" for name in ("first", "it's b", "last", "logged", "logged_again")],
 }
-ORDER = "SELECT trigger_name, action_order FROM information_schema.triggers ORDER BY action_timing, event_manipulation, 2"
+ORDER = (
+    "SELECT trigger_name, action_order FROM information_schema.triggers ORDER BY action_timing, event_manipulation, 2"
+)
 DISABLED = {
     f"Event shop.{name} is created disabled, so that a copy does not run it. To start it: ALTER EVENT `shop`.`{name}`"
     " ENABLE."
@@ -103,7 +106,9 @@ def test_code_comes_back_as_the_server_prints_it_and_events_are_disabled(
     assert set(definition.lost) == {DEFINER, *DISABLED}
     left, right = printed(mariadb_server), printed(into)
     for name in left:
-        wanted = left[name] if name == "event shop.odd" else left[name].replace("PRESERVE ENABLE", "PRESERVE DISABLE", 1)
+        wanted = (
+            left[name] if name == "event shop.odd" else left[name].replace("PRESERVE ENABLE", "PRESERVE DISABLE", 1)
+        )
         assert right[name] == wanted
     assert into.sql(ORDER) == mariadb_server.sql(ORDER)
     assert into.sql("SELECT COUNT(*) FROM shop.log") == "1"  # no trigger ran while rows were loaded
@@ -119,7 +124,9 @@ def test_without_the_option_code_is_named_and_nothing_is_created(
     second_mariadb_server: MariadbServer, coded: str
 ) -> None:
     second_mariadb_server.sql("CREATE DATABASE shop")
-    second_mariadb_server.sql("CREATE FUNCTION f(a text) RETURNS text RETURN a", database="shop")  # which the view calls
+    second_mariadb_server.sql(
+        "CREATE FUNCTION f(a text) RETURNS text RETURN a", database="shop"
+    )  # which the view calls
     lost = restored(described(coded), coded, second_mariadb_server, code=False).lost
     left = {each.partition(" is not restored: it is code of the snapshot. Give --with-code.")[0] for each in lost[:-1]}
     assert left == {f"{kind.capitalize()} {name}" for kind, names in OBJECTS.items() for name in names}

@@ -65,9 +65,7 @@ def test_rows_that_are_written_between_planning_and_reading_fail_no_chunk(
     assert sealed.seal.seal.consistency == "chunk"
 
 
-def test_a_server_that_restarts_at_any_step_delays_an_export(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_that_restarts_at_any_step_delays_an_export(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with start_mariadb(tmp_path / "server") as server:
         uri = server.create_database("shop")
         server.sql("CREATE TABLE t (id int PRIMARY KEY, at datetime)", database="shop")
