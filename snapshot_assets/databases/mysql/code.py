@@ -40,7 +40,11 @@ _KINDS = ("function", "procedure", "package", "package body", "trigger", "event"
 _KEPT = ("sql_mode", "character_set_client", "collation_connection", "database_collation", "time_zone")
 _NAME = r'(?:`(?:[^`]|``)*`|"(?:[^"]|"")*")'
 _HEAD = re.compile(rf"CREATE(?: OR REPLACE)?(?: DEFINER={_NAME}(?:@{_NAME})?)?\s", re.IGNORECASE)
-_ENABLED = re.compile(rf"(CREATE EVENT {_NAME} ON SCHEDULE [^`\"]*? ON COMPLETION (?:NOT )?PRESERVE) ENABLE\b")
+_EVENT = rf"CREATE EVENT {_NAME} ON SCHEDULE [^`\"]*? ON COMPLETION (?:NOT )?PRESERVE "
+_ENABLED = re.compile(rf"({_EVENT})ENABLE\b", re.IGNORECASE)
+_STATEMENTS = {"function": r"CREATE (?:AGGREGATE )?FUNCTION\s", "event": rf"{_EVENT}(?:ENABLE|DISABLE)\b"}
+"""What a statement begins with, where that is not CREATE and the kind: of an event, whether it is enabled is known."""
+
 _UNSHOWN = (
     "the server does not show its text to this user: grant SELECT on mysql.proc in MariaDB, SHOW_ROUTINE in MySQL"
 )
@@ -144,12 +148,8 @@ class MysqlCode(CodeEntry):
         )
 
     @property
-    def what(self) -> str:
-        """The object, for messages."""
-        return str(self._key)
-
-    @property
-    def _key(self) -> ObjectKey:
+    def made(self) -> ObjectKey:
+        """The key of what its statement makes."""
         return ObjectKey(self.kind, self.name, self.on)
 
     @property
@@ -157,19 +157,14 @@ class MysqlCode(CodeEntry):
         """Whether it is created after the views."""
         return self.kind in ("trigger", "event")
 
-    @property
-    def wakes(self) -> bool:
-        """Whether it is an event that is enabled."""
-        return self.kind == "event" and _ENABLED.match(self.sql) is not None
-
     def lost(self, collation: str) -> Iterator[str]:
         """Yield what a restore changes of it; `collation` is that of its database."""
         if self.database_collation != collation:
             yield (
-                f"Collation {self.database_collation} of {self.what} is lost: its database had it then. Variables and"
+                f"Collation {self.database_collation} of {self.made} is lost: its database had it then. Variables and"
                 f" parameters that name none get {collation}."
             )
-        if self.wakes:
+        if _ENABLED.match(self.sql):
             within = quoted(self.schema_name or "", self.name.removeprefix(f"{self.schema_name}."))
             yield (
                 f"Event {self.name} is created disabled, so that a copy does not run it. To start it: ALTER EVENT"
@@ -182,9 +177,9 @@ class MysqlCode(CodeEntry):
         Raises:
             DocumentError: Its SQL creates something else.
         """
-        if not re.match(rf"CREATE (?:AGGREGATE )?{self.kind}\s", self.sql, re.IGNORECASE):
+        if not re.match(_STATEMENTS.get(self.kind, rf"CREATE {self.kind}\s"), self.sql, re.IGNORECASE):
             raise DocumentError(
-                f"The snapshot's schemas.json is malformed: the SQL of {self.what} is {self.sql[:200]!r}; expected"
+                f"The snapshot's schemas.json is malformed: the SQL of {self.made} is {self.sql[:200]!r}; expected"
                 f" CREATE {self.kind.upper()}. Restore without code.",
                 object="schemas.json",
             )
@@ -201,8 +196,8 @@ class MysqlCode(CodeEntry):
             kept["timestamp"] = f"UNIX_TIMESTAMP({literal(self.created)})"
         create = CreateTrigger if self.on is not None else CreateCode
         return create(
-            self._key,
-            _ENABLED.sub(r"\1 DISABLE", self.sql),
+            self.made,
+            _ENABLED.sub(r"\1DISABLE", self.sql, count=1),
             self.on,
             unless=there if self.on is not None else "",
             there=there,

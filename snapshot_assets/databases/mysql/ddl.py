@@ -90,7 +90,7 @@ class _Defining:
                     self._lost += each.lost(str(schema.options.get("collation")))
                     yield each
                 else:
-                    self._lost.append(not_restored(each.what))
+                    self._lost.append(not_restored(str(each.made)))
 
     def _too_long(self) -> Iterator[str]:
         names = [("Schema", each.name, each.name) for each in self._schema.schemas]

@@ -15,22 +15,14 @@ from snapshot_assets.format.units import noun
 
 
 def created(session: MysqlSession, name: TableName) -> str:
-    """Return what SHOW CREATE TABLE prints of a table.
-
-    Raises:
-        DatabaseDeniedError: The user has a right on some columns only.
-    """
+    """Return what SHOW CREATE TABLE prints of a table; refuse one on which the user has no right as a whole."""
     with _naming_all(session, name):
         [row] = session.rows(f"SHOW CREATE TABLE {quoted(*name)}", f"reading {name}")
     return str(row["Create Table"])
 
 
 def refuse_partly(session: MysqlSession, name: TableName) -> None:
-    """Refuse a view of which the user may read some columns only.
-
-    Raises:
-        DatabaseDeniedError: The user has a right on some columns only.
-    """
+    """Refuse a view of which the user may read some columns only."""
     with _naming_all(session, name):
         session.rows(f"SELECT * FROM {quoted(*name)} LIMIT 0", f"reading {name}")
 
@@ -42,17 +34,9 @@ def refuse_columns(
     records: Collection[Mapping[str, Any]],
     excluded: Collection[str],
 ) -> None:
-    """Refuse a table that has columns which the user may not read.
+    """Refuse a table if `shown`, all of its columns, has some that the user may not read, and that are not `excluded`.
 
-    Args:
-        session: The source.
-        name: The table.
-        shown: All of its columns.
-        records: Those that `information_schema.columns` shows this user.
-        excluded: Columns that the plan leaves out.
-
-    Raises:
-        DatabaseDeniedError: Names the columns.
+    `records` are those that `information_schema.columns` shows this user.
     """
     readable = {each["column_name"] for each in records if "select" in each["privileges"]}
     if unreadable := [column for column in shown if column not in readable and column not in excluded]:

@@ -189,6 +189,10 @@ def test_other_statements_and_other_character_sets_are_refused(coded: str) -> No
     other = schema.schemas[0].model_copy(update={"options": {"code": [code[0] | {"sql": "DROP TABLE t"}]}})
     with pytest.raises(DocumentError, match=r"the SQL of function shop.ag is 'DROP TABLE t'; expected CREATE FUNCTION"):
         define(schema.model_copy(update={"schemas": (other,)}), code=True)
+    unknown = code[-1] | {"sql": code[-1]["sql"].replace(" ENABLE ", " ON ", 1)}
+    other = schema.schemas[0].model_copy(update={"options": {"code": [unknown]}})
+    with pytest.raises(DocumentError, match=r"the SQL of event shop.yearly is .CREATE EVENT .*; expected CREATE EVENT"):
+        define(schema.model_copy(update={"schemas": (other,)}), code=True)
     other = schema.schemas[0].model_copy(update={"options": {"code": [{"kind": "event", "name": "shop.e", "sql": ""}]}})
     with pytest.raises(DocumentError, match=r"options.code.character_set_client of event shop.e of shop is missing"):
         define(schema.model_copy(update={"schemas": (other,)}), code=True)
