@@ -8,6 +8,8 @@ from typing import Any
 
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.texts import quoted
+from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.selection.hidden import hidden_of
 from snapshot_assets.errors import DatabaseDeniedError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
@@ -32,14 +34,15 @@ def refuse_columns(
     name: TableName,
     shown: Iterable[str],
     records: Collection[Mapping[str, Any]],
-    excluded: Collection[str],
+    selection: Selection,
 ) -> None:
-    """Refuse a table if `shown`, all of its columns, has some that the user may not read, and that are not `excluded`.
+    """Refuse a table if `shown`, all of its columns, has some that the plan exports and the user may not read.
 
     `records` are those that `information_schema.columns` shows this user.
     """
-    readable = {each["column_name"] for each in records if "select" in each["privileges"]}
-    if unreadable := [column for column in shown if column not in readable and column not in excluded]:
+    passed = {each["column_name"] for each in records if "select" in each["privileges"]}
+    passed |= hidden_of(selection, name).excluded
+    if unreadable := [column for column in shown if column not in passed]:
         raise _denied(session, name, f"{noun(len(unreadable), 'column')} {', '.join(unreadable)} of {name}")
 
 

@@ -256,8 +256,7 @@ class _Reader:
             )
         parts = _Created.of(created(self._session, name))
         with refusals.noting():
-            excluded = hidden_of(selection, name).excluded
-            refuse_columns(self._session, name, parts.columns, self._columns[name], excluded)
+            refuse_columns(self._session, name, parts.columns, self._columns[name], selection)
         unique, indexes, primary = self._indexes(name, parts)
         kept = {column.name for column in columns}
         return Table(
