@@ -36,5 +36,5 @@ def test_a_sample_database_of_mysql_comes_back_whole(
     for view in ("customer_list", "nicer_film_list", "sales_by_store"):
         query = f"SELECT * FROM {view} ORDER BY 1"
         assert second_mariadb_server.sql(query, database="shop") == mariadb_server.sql(query, database="shop") != ""
-    compared = snapshots("export", "compare", "--snapshot", location, "--source", mariadb_database)
+    compared = snapshots("compare", "--snapshot", location, "--source", mariadb_database)
     assert compared.status == 0, compared.err

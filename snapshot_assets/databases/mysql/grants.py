@@ -1,7 +1,11 @@
-"""Refuses tables of which a user may read some columns only: the server hides the others, or refuses them in scans."""
+"""What a server prints of tables and views, and the refusal of those of which a user may read a part only.
+
+Where a user may read some columns, the server hides the others, or refuses them in scans.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,12 +19,33 @@ from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import noun
 
+_AROUND = re.compile(r"\A(?:\((?:`(?:[^`]|``)*`,?)*\) )?AS | WITH (?:CASCADED|LOCAL) CHECK OPTION\Z", re.IGNORECASE)
+"""What a server prints before and after the query of a view: names of columns (MySQL), and an option."""
+
 
 def created(session: MysqlSession, name: TableName) -> str:
     """Return what SHOW CREATE TABLE prints of a table; refuse one on which the user has no right as a whole."""
     with _naming_all(session, name):
         [row] = session.rows(f"SHOW CREATE TABLE {quoted(*name)}", f"reading {name}")
     return str(row["Create Table"])
+
+
+def view_query(session: MysqlSession, name: TableName) -> str:
+    """Return the query of a view; `information_schema.views` would leave out the character sets of its strings.
+
+    Raises:
+        DatabaseDeniedError: The server does not show it to this user.
+    """
+    try:
+        [row] = session.rows(f"SHOW CREATE VIEW {quoted(*name)}", f"reading {name}")
+    except DatabaseDeniedError:
+        raise DatabaseDeniedError(
+            f"MySQL {session.alias!r} does not show the query of view {name} to this user. Grant SHOW VIEW on it, or"
+            " leave it out: exclude_tables.",
+            table=table_text(name),
+        ) from None
+    _, _, query = str(row["Create View"]).partition(f" VIEW {quoted(*name)} ")
+    return _AROUND.sub("", query)
 
 
 def refuse_partly(session: MysqlSession, name: TableName) -> None:

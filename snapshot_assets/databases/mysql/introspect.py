@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
-from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly
+from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
@@ -86,7 +86,11 @@ def extract_schema(session: MysqlSession, selection: Selection, refusals: Refusa
 def _plain_texts(session: MysqlSession) -> Iterator[None]:
     """Let the server print SQL without modes, with names in backticks."""
     session.execute("SET SESSION sql_mode = ''", _DOING)
+    if session.database:
+        session.execute("USE information_schema", _DOING)  # the server leaves out the name of the session's database
     yield
+    if session.database:
+        session.execute(f"USE {quoted(session.database)}", _DOING)
     session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'", _DOING)
 
 
@@ -337,20 +341,14 @@ class _Reader:
         return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())
 
     def _view(self, name: TableName, selection: Selection) -> View:
-        record = self._views[name]
-        if not record["view_definition"]:
-            raise DatabaseDeniedError(
-                f"MySQL {self._session.alias!r} does not show the query of view {name} to this user. Grant SHOW VIEW on"
-                " it, or leave it out: exclude_tables.",
-                table=table_text(name),
-            )
+        record, query = self._views[name], view_query(self._session, name)
         refusals = Refusals()
         columns = self.columns(name, selection, refusals)
-        read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(record["view_definition"])}
+        read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
         return View(
             schema_name=name.schema,
             name=name.table,
-            definition=record["view_definition"],
+            definition=query,
             columns=() if refusals.errors else columns,
             depends_on=tuple(sorted((read & self.tables.keys()) - {name})),
             options={

@@ -99,7 +99,7 @@ def test_a_view_names_what_it_reads_and_whose_rights_it_has(
     mariadb_server.sql(f"CREATE SQL SECURITY INVOKER VIEW v AS {query}", database="shop")
     [view] = described(mariadb_database).views
     assert view.depends_on == (TableName("shop", "child"), TableName("shop", "top"))
-    assert view.definition.startswith("select `c`.`id` AS `from` from `shop`.`child` `c` join `shop`.`top` where")
+    assert view.definition.startswith("select `c`.`id` AS `from` from (`shop`.`child` `c` join `shop`.`top`) where")
     assert (view.options["security"], view.options["check_option"]) == ("INVOKER", "NONE")
     assert [column.name for column in view.columns] == ["from"]
     exported = described(mariadb_database, Selection(tables=(TableName("shop", "v"),)))
