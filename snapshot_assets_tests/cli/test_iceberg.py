@@ -234,9 +234,7 @@ def test_a_type_is_refused_by_name_or_carried_as_text(
     assert "carry it as text" in refused.err
 
 
-def test_what_only_older_windows_have_is_exported_again(
-    snapshots: Snapshots, tmp_path: Path, location: Path
-) -> None:
+def test_what_only_older_windows_have_is_exported_again(snapshots: Snapshots, tmp_path: Path, location: Path) -> None:
     source = make_source(tmp_path / "source.duckdb", "ALTER TABLE readings ADD COLUMN odd UINTEGER DEFAULT 1")
     export(make_plan(source, location.as_uri()), store_of(location))
     first = newest(location)
