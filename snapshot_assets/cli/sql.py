@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SHOWN_ROWS = 1000
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII)
 _RESERVED = ("main", "memory", "system", "temp")
-_WELCOME = "End a query with ;. SHOW ALL TABLES; lists the tables, DESCRIBE public.orders; its columns. Ctrl-D ends."
+_WELCOME = "End a query with ;. SHOW TABLES; lists the tables, DESCRIBE public.orders; its columns. Ctrl-D ends."
 
 
 def run(options: argparse.Namespace) -> int:

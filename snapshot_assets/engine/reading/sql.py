@@ -46,12 +46,13 @@ _EXPLAINS = re.compile(r"\A\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([\w\s,]*\))?", r
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _Result = TypeVar("_Result")
 _DESCRIBES = re.compile(r"\s*(?:DESC|DESCRIBE|SHOW)\b", re.IGNORECASE)
+_SHOWS_TABLES = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
 _READ_ONLY = (
     "A snapshot is read-only, and a call runs one statement: write one SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE or"
     " EXPLAIN. PIVOT must list the values of its columns: FROM (PIVOT t ON month IN (1, 2) USING sum(amount))."
 )
 _TABLES = (
-    " SHOW ALL TABLES lists the tables. The source's views are not among them, and $diff is not: `snapshots catalog"
+    " SHOW TABLES lists the tables. The source's views are not among them, and $diff is not: `snapshots catalog"
     " table diff` shows it."
 )
 _LINE = "\n\nLINE "  # what follows is the query as it was planned
@@ -178,6 +179,9 @@ class SqlSession(AbstractContextManager["SqlSession"]):
     def _prepare(self, sql: str) -> tuple[duckdb.DuckDBPyConnection, duckdb.Statement]:
         """Return the one statement of a text, and the database that runs it, with views of the tables that it names."""
         started, hashed = time.monotonic(), len(self._hashed)
+        if _SHOWS_TABLES.fullmatch(sql):  # DuckDB lists the names alone, and only those of the first version
+            version = "" if DEFAULT in self._snapshots else "database AS version, "
+            sql = f'SELECT {version}schema, name AS "table" FROM (SHOW ALL TABLES)'
         with _refusals():
             statements = duckdb.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in _READS:

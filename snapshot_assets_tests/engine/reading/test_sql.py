@@ -519,6 +519,17 @@ def test_two_versions_are_compared_side_by_side(exported: Place) -> None:
         assert opened.rows(narrow, 9)[1] == [("40",)]
 
 
+def test_show_tables_lists_version_schema_and_table(exported: Place) -> None:
+    snapshot = open_version(exported.store, None)
+    with session(snapshot) as opened:
+        columns, rows = opened.rows("SHOW TABLES", 9)
+    assert (columns, rows) == (["schema", "table"], [("main", name) for name in ("events", "places", "readings")])
+    with SqlSession({"new": snapshot, "old": snapshot}) as opened:
+        columns, both = opened.rows(" show\ntables;", 9)
+        assert columns == ["version", "schema", "table"]
+        assert both == [(version, *row) for version in ("new", "old") for row in rows]
+
+
 def test_metadata_tables_are_those_of_the_version(snapshot: Snapshot) -> None:
     for name in METADATA_TABLES.keys() - {"$diff"}:
         assert len(ask(snapshot, f'FROM "{name}"')) == snapshot.metadata(name).num_rows, name
