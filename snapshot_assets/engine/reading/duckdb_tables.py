@@ -190,10 +190,12 @@ def _folded(name: TableName) -> TableName:
     return TableName(name.schema.lower(), name.table.lower())
 
 
-def _renamed(shown: Mapping[TableName, TableName], name: TableName) -> list[str]:
-    """Return a sentence if other names differ from one only by case; `shown` are those in SQL."""
+def _renamed(shown: Mapping[TableName, TableName], name: TableName, *table: str) -> list[str]:
+    """Return a sentence if other names differ from one only by case; `shown` are those in SQL, `table` theirs."""
     alike = [each for each in shown if _folded(each) == _folded(name)]
-    pairs = ", ".join(f"{printed_name(each.table)} is {printed_name(shown[each].table)}" for each in alike)
+    pairs = ", ".join(
+        f"{printed_name(*(table or (each.schema,)), each.table)} is {printed_name(shown[each].table)}" for each in alike
+    )
     return [f"DuckDB ignores case in names, so here {pairs}."] if len(alike) > 1 else []
 
 
@@ -202,7 +204,7 @@ def _table(table: Table, names: Mapping[TableName, TableName], database: str, te
     shown = unique([TableName("", column.name) for column in table.columns])
     for column in table.columns:
         own = TableName("", column.name)
-        notes += [note for note in _renamed(shown, own) if note not in notes]
+        notes += [note for note in _renamed(shown, own, *name) if note not in notes]
         try:
             columns.append(_column(name, column, shown[own].table, database, texts))
         except UnsupportedTypeError as error:

@@ -194,6 +194,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         self._used = [place for key, place in self._places.items() if key in bounds or key in named]
         if not self._used or _DESCRIBES.match(sql):
             return self._planner, statements[0]
+        self._note()
         for place in self._used:
             self._show(place, bounds.get(_key(place.path), (None, None)))
         if len(self._hashed) > hashed and time.monotonic() - started > MARGIN.total_seconds() / 2:
@@ -252,13 +253,21 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 found.setdefault(key, []).append(place.scans(_lines(scan.get("Filters", ()))))
         return {key: _hull(some) if len(some) >= named[key] > 0 else (None, None) for key, some in found.items()}
 
+    def _note(self) -> None:
+        """Report the notes of the tables that a query uses, each once, with the versions that it is true of."""
+        versions: dict[str, list[str]] = {}
+        for place in self._used:
+            for note in place.table.notes:
+                versions.setdefault(note, []).append(place.path[0])
+        for note, names in versions.items():
+            text = note if len(self._snapshots) == 1 else f"{', '.join(dict.fromkeys(names))}: {note}"
+            if text not in self._noted:
+                self._noted.add(text)
+                self._notify(text)
+
     def _show(self, place: Place, bounds: Bounds) -> None:
         """Make a table the view of its files that may have rows in some bounds, once they are hashed."""
         snapshot, store = place.snapshot, place.snapshot.store
-        for note in place.table.notes:
-            if note not in self._noted:
-                self._noted.add(note)
-                self._notify(note)
         read = place.read(bounds)
         if self._verify:
             check_parts(store, read.parts, self._hashed)

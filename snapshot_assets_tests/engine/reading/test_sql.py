@@ -485,8 +485,26 @@ def test_names_that_differ_by_case_get_a_number_and_a_note(
         with pytest.raises(PlanError, match=r"Several schemas have a table t: name one of a\.t, public\.t"):
             opened.rows("FROM t", 9)
         assert opened.rows("WITH t AS (SELECT 3 AS x) FROM t", 9)[1] == [("3",)]
-    assert notes.count("DuckDB ignores case in names, so here T is T_2, t is t.") == 1
-    assert notes.count("DuckDB ignores case in names, so here a is a, A is A_1.") == 1
+    assert notes.count("DuckDB ignores case in names, so here public.T is T_2, public.t is t.") == 1
+    assert notes.count("DuckDB ignores case in names, so here public.t.a is a, public.t.A is A_1.") == 1
+
+
+def test_a_note_names_the_versions_that_it_is_true_of(
+    postgresql_server: PostgresqlServer, postgresql_database: str, tmp_path: Path
+) -> None:
+    postgresql_server.psql(postgresql_database, 'CREATE TABLE t (a int, "A" int)')
+    place, notes = Place(postgresql_database, tmp_path / "location"), list[str]()
+    place.export(time_columns={})
+    first = open_version(place.store, None)
+    postgresql_server.psql(postgresql_database, 'ALTER TABLE t RENAME "A" TO b; ALTER TABLE t ADD c numeric')
+    place.export(time_columns={})
+    second = open_version(place.store, None)
+    texts, renamed = "Texts here, which compare as texts, in public.t: c (numeric).", "so here public.t.a is a"
+    with SqlSession({"new": second, "old": first, "same": second}, notify=notes.append) as opened:
+        opened.rows("SELECT 1 FROM new.public.t, old.public.t, same.public.t", 9)
+    assert [note.partition("DuckDB ignores")[0] for note in notes] == [f"new, same: {texts}", "old: "]
+    assert renamed in notes[1]
+
 
 
 # Several versions, and metadata
