@@ -37,7 +37,8 @@ from snapshot_assets_tests.databases.postgresql.values import every_type_script
 from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.odd_names import ODD
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+from snapshot_assets_tests.servers.mariadb import MariadbServer
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer, binaries, start_postgresql
 from snapshot_assets_tests.servers.s3 import S3Server
 
 Rows = list[tuple[str | None, ...]]
@@ -505,6 +506,35 @@ def test_a_note_names_the_versions_that_it_is_true_of(
     assert [note.partition("DuckDB ignores")[0] for note in notes] == [f"new, same: {texts}", "old: "]
     assert renamed in notes[1]
 
+
+def test_a_note_names_columns_whose_collations_ignore_case(
+    mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path
+) -> None:
+    source = Place(mariadb_database, tmp_path / "location")
+    columns = "a varchar(9) COLLATE utf8mb4_general_ci, b varchar(9) COLLATE utf8mb4_bin"
+    mariadb_server.sql(f"CREATE TABLE shop.t ({columns})", "INSERT INTO shop.t VALUES ('x', 'x'), ('X', 'X')")
+    source.export(time_columns={})
+    notes = list[str]()
+    with session(open_version(source.store, None), notify=notes.append) as opened:
+        for _ in range(2):
+            assert opened.rows("SELECT count(*) FROM t WHERE a = 'x'", 9)[1] == [("1",)]
+    assert [note.partition("in the source, in ")[2] for note in notes] == ["shop.t: a (utf8mb4_general_ci)."]
+
+
+def test_a_note_names_columns_whose_collations_are_nondeterministic(tmp_path: Path) -> None:
+    if not (binaries(15) / "initdb").exists():
+        pytest.skip(f"PostgreSQL 15, which has ICU, is not installed in {binaries(15)}")
+    with start_postgresql(15) as server:
+        database, notes = server.create_database(), list[str]()
+        server.psql(
+            database,
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+            """CREATE TABLE t (a text COLLATE ci, b text COLLATE "de-x-icu", c text)""",
+        )
+        place = Place(database, tmp_path / "location")
+        place.export(time_columns={})
+        ask(open_version(place.store, None), "FROM t", notify=notes.append)
+    assert [note.partition("in the source, in ")[2] for note in notes] == ["public.t: a (public.ci)."]
 
 
 # Several versions, and metadata
