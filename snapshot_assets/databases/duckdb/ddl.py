@@ -37,8 +37,8 @@ _INTEGERS = frozenset(
 )
 
 
-def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`."""
+def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
+    """Return the statements that create a schema; see `TargetModule.define`. `code` changes nothing."""
     with closing(Texts()) as texts:
         return _Defining(schema, texts, expressions=expressions).definition()
 

@@ -49,8 +49,8 @@ _WORDS = {
 }
 
 
-def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`."""
+def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
+    """Return the statements that create a schema; see `TargetModule.define`. `code` changes nothing."""
     return _Defining(schema, expressions=expressions).definition()
 
 
