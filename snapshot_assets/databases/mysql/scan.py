@@ -15,11 +15,9 @@ from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.query import ColumnRange, is_query
 from snapshot_assets.databases.protocol.source import Rows, Scan, WindowRows
 from snapshot_assets.databases.protocol.time_column import utc_text
-from snapshot_assets.databases.selection.columns import scanned_column, unfit_value
+from snapshot_assets.databases.selection.columns import scanned_column, unfit_value, unrestorable
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.errors import DatabaseError
-from snapshot_assets.format.name_texts import yaml_key, yaml_value
-from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.relations import Column, Table
 
 NO_DATE = "a date that is none, such as 0000-00-00, or one of the year 0"
@@ -117,28 +115,10 @@ def _batch(table: Table, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
             columns.append(_typed(array, field.type))
         except pa.ArrowInvalid:
             if pa.types.is_string(field.type):
-                raise unreadable(table, column, "bytes that are no UTF-8", early=False) from None
+                raise unrestorable(table, column, "bytes that are no UTF-8", early=False) from None
             what = NO_DATE if pa.types.is_temporal(field.type) else "a value of another form"
             raise unfit_value(table, column, what) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def unreadable(table: Table, column: Column, found: str, *, early: bool = True) -> DatabaseError:
-    """Return the error for values that no carrier holds; `early`, before any row was exported."""
-    path = ColumnPath(table.table_name, column.name)
-    remedy = (
-        f"mask the column (`mask: {{{yaml_key(path.written)}: ...}}` in the plan), or leave it out: `exclude_columns:"
-        f" [{yaml_value(path.written)}]`."
-    )
-    if is_query(table):
-        remedy = "or convert them in the query."
-    return DatabaseError(
-        f"Column {path} ({column.type}) holds {found}, which a restore could not have as it is. Nothing"
-        f"{'' if early else ' of this chunk'} was exported. Change these values, {remedy}",
-        table=table_text(path.table),
-        column=column_text(path),
-        type=column.type,
-    )
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from snapshot_assets.databases.mysql.scan import NO_DATE, Scanner, cast_type, unreadable
+from snapshot_assets.databases.mysql.scan import NO_DATE, Scanner, cast_type
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.source import Rows
-from snapshot_assets.databases.selection.columns import unfit_value
+from snapshot_assets.databases.selection.columns import unfit_value, unrestorable
 from snapshot_assets.databases.selection.hidden import mask_of, masked
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import SnapshotError
@@ -47,10 +47,10 @@ def _checks(table: Table) -> Iterator[_Check]:
         if mask is not None or is_query(table):
             continue
         if ColumnType(column.type).name == "enum":
-            yield f"{value} = 0", lambda at=column: unreadable(table, at, "the number 0, an invalid value's")  # type: ignore[misc]
+            yield f"{value} = 0", lambda at=column: unrestorable(table, at, "the number 0, an invalid value's")  # type: ignore[misc]
         charset = (column.collation or "").partition("_")[0]
         if charset and not charset.startswith(_UNICODE):
             back = f"CONVERT(CONVERT({value} USING utf8mb4) USING {charset})"
             found = f"characters of {charset} that Unicode lacks, or has twice"
             condition = f"CAST({back} AS BINARY) <> CAST({value} AS BINARY)"
-            yield condition, lambda at=column, what=found: unreadable(table, at, what)  # type: ignore[misc]
+            yield condition, lambda at=column, what=found: unrestorable(table, at, what)  # type: ignore[misc]
