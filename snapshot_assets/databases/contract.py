@@ -2,15 +2,17 @@
 
 A plug-in is a module that an entry point of the group `snapshot_assets.databases` names; the entry point's name is the
 scheme of its URIs. It has `KIND`, and the functions of `DatabaseModule`; a target also has those of `TargetModule`.
-Importing the module loads no driver and no Arrow: its functions import what they need.
+Importing the module loads no driver and no Arrow: its functions import what they need, as those of `later` do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.definition import Adapter, Definition
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 
 CONTRACT = 1
 """The version of the contract: it changes when a plug-in that was written for it would no longer work."""
+
+
+def later(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that calls the one of that name in a module, which it imports then."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments, **options)
+
+    return call
 
 
 class Access(Enum):

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from graphlib import TopologicalSorter
 
-from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement
+from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
 from snapshot_assets.databases.mysql.code import MysqlCode
 from snapshot_assets.databases.mysql.texts import check_collation, check_text, check_type, constant, listed, quoted
 from snapshot_assets.databases.selection.exclusions import uncarried
@@ -242,30 +241,22 @@ class _Defining:
             )
 
     def _views(self) -> Iterator[Statement]:
-        views = {view.table_name: view for view in self._schema.views}
         definers = {
-            str(view.options["definer"]) for view in views.values() if view.options.get("security") == "DEFINER"
+            str(view.options["definer"]) for view in self._schema.views if view.options.get("security") == "DEFINER"
         }
         of_code = {each.definer for each in self._code}
         for each in sorted(definers | of_code):
             what = " and ".join(["views"] * (each in definers) + ["code"] * (each in of_code))
             self._lost.append(f"Definer {each} is lost: its {what} act with the rights of the user who restores them.")
-        order = TopologicalSorter({name: set(view.depends_on) & set(views) for name, view in views.items()})
-        for name in order.static_order():
-            view = views[name]
-            if not self._expressions:
-                self._lost.append(f"View {name} is left out: its query is SQL of the snapshot.")
-            elif not view.columns:
-                self._lost.append(f"View {name} is left out: it did not work in the source.")
-            else:
-                query = check_text(view.definition, f"the query of view {name}", commas=True)
-                words = {option: _word(view, option) for option in _WORDS}
-                end = "" if words["check_option"] == "NONE" else f" WITH {words['check_option']} CHECK OPTION"
-                sql = (
-                    f"CREATE ALGORITHM={words['algorithm']} SQL SECURITY {words['security']} VIEW {quoted(*name)}"
-                    f" {listed([column.name for column in view.columns])} AS {query}{end}"
-                )
-                yield Statement(ObjectKey("view", name), sql, name)
+        for view in ordered_views(self._schema, self._lost, expressions=self._expressions):
+            name, words = view.table_name, {option: _word(view, option) for option in _WORDS}
+            query = check_text(view.definition, f"the query of view {name}", commas=True)
+            end = "" if words["check_option"] == "NONE" else f" WITH {words['check_option']} CHECK OPTION"
+            sql = (
+                f"CREATE ALGORITHM={words['algorithm']} SQL SECURITY {words['security']} VIEW {quoted(*name)}"
+                f" {listed([column.name for column in view.columns])} AS {query}{end}"
+            )
+            yield Statement(ObjectKey("view", name), sql, name)
 
 
 def _without_transactions(table: Table) -> bool:

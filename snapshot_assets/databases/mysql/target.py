@@ -188,14 +188,9 @@ class MysqlTarget(MysqlConnection, SqlTarget):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self.execute("START TRANSACTION", "beginning a transaction")
         try:
-            yield
-            self.execute("COMMIT", "committing")
-        except BaseException:
-            with suppress(SnapshotError):
-                self.execute("ROLLBACK", "rolling back a transaction")
-            raise
+            with super()._transaction():
+                yield
         finally:
             with suppress(SnapshotError):  # the lock ends with the session too
                 self.execute("DO RELEASE_LOCK('snapshot_assets')", "releasing the lock of imports")

@@ -300,6 +300,21 @@ def test_what_mysql_prints_for_newer_servers_only_is_kept() -> None:
         check_text("1 /*!80000 /* */", "a default")
 
 
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        (r"concat(`a`,_utf8mb4\' \',`b`)", "concat(`a`,_utf8mb4' ',`b`)"),
+        (r"_utf8mb4\'it\\\'s\'", r"_utf8mb4'it\'s'"),
+        (r"_utf8mb4\'a\\\\b\\n\'", r"_utf8mb4'a\\b\n'"),
+        (r"_utf8mb4'a\'b'", r"_utf8mb4'a\'b'"),
+    ],
+)
+def test_an_expression_that_mysql_escapes_a_second_time_is_read(shown: str, printed: str) -> None:
+    assert check_text(shown, "an expression") == printed
+    with pytest.raises(DocumentError, match="has ';'"):
+        check_text(f"{shown};", "an expression")
+
+
 def test_a_user_without_rights_is_told_which(mariadb_server: MariadbServer, mariadb_database: str) -> None:
     mariadb_server.sql("CREATE OR REPLACE USER reader@'%' IDENTIFIED BY 'x'", "GRANT SELECT ON shop.* TO reader@'%'")
     uri = mariadb_server.uri("shop", "reader", "x")
