@@ -395,6 +395,7 @@ def open_source(
         DatabaseError: It cannot be opened; see `open_database`.
     """
     kind = kind_of(address.uri)
+    shares_states = kind.shares_states and address.shares_states
     if kind.access is Access.SESSION:
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
@@ -408,6 +409,6 @@ def open_source(
                 most_parts=most_parts,
                 split_by=split_by,
                 range_bytes=range_bytes,
-                counts=kind.shares_states,
+                counts=shares_states,
             )
-            yield Source(held_address, database, make_planner, held.check, held=kind.shares_states)
+            yield Source(held_address, database, make_planner, held.check, held=shares_states)
