@@ -252,7 +252,7 @@ class Scanner:
             ordered=ORDERED,
             within=replace(within, column="bound").predicate if within else "true",
         )
-        rows = self.session.rows(query, f"dividing {scan.table.table_name}")
+        rows = self.session.rows(query, f"dividing {scan.table.table_name}", optional="statistics of columns")
         values = tuple(rows[0]["bounds"] or ()) if rows else ()
         return Quantiles(column.name, column.type, 0, values).ranges(parts, within) if values else []
 

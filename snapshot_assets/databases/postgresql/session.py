@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.connect import connect
 from snapshot_assets.databases.postgresql.failures import connect_failure, fields_of, lacks_state, translated
-from snapshot_assets.databases.postgresql.partial_servers import LACKING, NOT_SHARED
+from snapshot_assets.databases.postgresql.partial_servers import LACKING, NO_SOURCE, NOT_SHARED
 from snapshot_assets.databases.protocol.encodings import valid_start
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
@@ -154,7 +154,7 @@ class PostgresqlConnection:
             f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) OPERATOR(pg_catalog.=) v.name"
         )
         try:
-            self._standby = self.rows(query, "pinning the session")[0]["standby"]
+            self._standby = self.rows(query, "pinning the session", NO_SOURCE)[0]["standby"]
         except BaseException:
             self.close()
             raise
@@ -202,9 +202,9 @@ class PostgresqlConnection:
 
         try:
             return interruptible(partial(rows, sql), self.interrupt)
-        except DatabaseError as error:
+        except SnapshotError as error:
             if optional and error.attributes.get("sqlstate") in LACKING:
-                self.lacking[optional] = error.attributes["reason"]
+                self.lacking[optional] = error.attributes["reason"].partition(". HINT:")[0]
                 return []
             if error.attributes.get("sqlstate") != _NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
                 raise

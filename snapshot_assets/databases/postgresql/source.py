@@ -95,7 +95,7 @@ class PostgresqlDatabase(Scanner):
     def _extract(self, selection: Selection, refusals: Refusals) -> DatabaseSchema:
         try:
             schema = extract(self.session, selection, refusals)
-        except DatabaseError as error:
+        except SnapshotError as error:
             if (state := error.attributes.get("sqlstate")) not in NO_SOURCE:
                 raise
             raise DatabaseError(f"{error} {NO_SOURCE[state]}", **error.attributes) from None
@@ -114,7 +114,7 @@ class PostgresqlDatabase(Scanner):
         if is_query(table) or is_large_objects(table) or table.options.get("hypertable"):
             return None
         query = _PARTITIONS_WITH_ROWS.format(table=literal(qualified(table.table_name)))
-        partitions = self.session.rows(query, f"measuring {table.table_name}")
+        partitions = self.session.rows(query, f"measuring {table.table_name}", optional="sizes of tables")
         sizes = {TableName(row["schema"], row["name"]): row["bytes"] for row in partitions if row["unanalyzed"]}
         if not sizes:
             return None

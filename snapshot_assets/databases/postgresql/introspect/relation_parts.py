@@ -159,7 +159,7 @@ def read_relation_parts(
         every[oid].used = used
     read_needs(session, tables)
     timescaledb = "SELECT 1 AS one FROM pg_extension e WHERE e.extname = 'timescaledb'"
-    if session.rows(timescaledb, "listing extensions", optional="extensions"):
+    if session.rows(timescaledb, "listing extensions"):
         rows = session.rows(_DIMENSIONS, "reading TimescaleDB's dimensions")
         dimensions = {TableName(row["schema"], row["name"]): row["column"] for row in rows}
         for table in tables:
