@@ -35,7 +35,7 @@ def address_fields(written: Mapping[str, object]) -> tuple[dict[str, Any], list[
     """Return the fields of a `DatabaseAddress` that a source has, and the names of its invalid ones with the reason."""
     unknown = sorted(map(str, written.keys() - {"uri", *_FIELDS}))
     problems = [(name, f"is not a field of a source; it has uri, {', '.join(_FIELDS)}") for name in unknown]
-    fields = {}
+    fields: dict[str, Any] = {}
     for name, (field, parse, _) in _FIELDS.items():
         try:
             fields |= {field: parse(written[name])} if name in written else {}

@@ -31,6 +31,7 @@ from snapshot_assets.databases.protocol.source import (
     Scan,
     Selection,
     Unanalyzed,
+    Verdict,
 )
 from snapshot_assets.databases.protocol.time_column import time_range
 from snapshot_assets.databases.selection.hidden import check_masks
@@ -96,9 +97,9 @@ class PostgresqlDatabase(Scanner):
         try:
             schema = extract(self.session, selection, refusals)
         except SnapshotError as error:
-            if (state := error.attributes.get("sqlstate")) not in NO_SOURCE:
+            if (remedy := NO_SOURCE.get(error.attributes.get("sqlstate", ""))) is None:
                 raise
-            raise DatabaseError(f"{error} {NO_SOURCE[state]}", **error.attributes) from None
+            raise DatabaseError(f"{error} {remedy}", **error.attributes) from None
         return schema.model_copy(update={"schemas": with_lacking(schema.schemas, self.session.lacking)})
 
     def spelled(self, selection: Selection) -> Selection:
@@ -176,7 +177,10 @@ class PostgresqlDatabase(Scanner):
     def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
         """Tell which rows changed since they were exported, by their transaction ids; see `Database.changes_since`."""
         if not self._address.shares_states:
-            return [Answer(Verdict.UNKNOWN, "the source's connections share no state", lasting=True) for _ in parts]
+            return [
+                Answer(Verdict.UNKNOWN, "the source's connections read states of their own", lasting=True)
+                for _ in parts
+            ]
         return changes_since(self, parts)
 
     @contextmanager

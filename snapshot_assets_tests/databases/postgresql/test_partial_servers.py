@@ -39,6 +39,20 @@ def test_values_of_every_type_are_read_by_a_cursor_as_by_copy(every_type: str) -
         assert one.combine_chunks().view(bits).equals(other_one.combine_chunks().view(bits))
 
 
+def test_a_cursor_reads_batches_of_bounded_size(postgresql_database: str) -> None:
+    execute(
+        postgresql_database,
+        "CREATE TABLE t AS SELECT n, repeat(md5(n::text), n % 800) AS t FROM generate_series(1, 4000) n",
+    )
+    with source(partial_address(postgresql_database)) as database:
+        [table] = database.extract(Selection()).tables
+        with database.scan(Scan(table, AllRows())) as batches:
+            sizes = [(batch.num_rows, batch.nbytes) for batch in batches]
+    assert sum(rows for rows, _ in sizes) == 4000
+    assert len(sizes) > 5
+    assert max(size for _, size in sizes) < 16 << 20
+
+
 def test_a_server_without_copy_and_shared_snapshots_is_restored_equal(
     postgresql_database: str, make_postgresql_database: MakeDatabase
 ) -> None:
@@ -109,9 +123,9 @@ def test_a_server_without_what_every_source_needs_is_refused_with_a_way_round(fi
 
 
 def test_a_server_whose_types_the_driver_cannot_read_is_named(filled: str) -> None:
-    with lacking(filled, "pg_type") as uri, pytest.raises(DatabaseError, match=r"pg_type.* is no source\.$"):
-        with source(partial_address(uri)):
-            pass
+    refused = pytest.raises(DatabaseError, match=r"pg_type.* is no source\.$")
+    with lacking(filled, "pg_type") as uri, refused, source(partial_address(uri)):
+        pass
 
 
 def read_all(address: DatabaseAddress) -> pa.Table:
@@ -126,17 +140,16 @@ REFUSED = {COPY: NO_COPY, COPY_BINARY: NO_COPY, "pg_export_snapshot": NOT_SHARED
 @pytest.mark.parametrize("word", REFUSED)
 def test_what_a_server_lacks_is_named_with_the_field_to_write(postgresql_database: str, word: str) -> None:
     with lacking(postgresql_database, word) as uri:
-        with source(DatabaseAddress("other", uri)) as database, pytest.raises(DatabaseError) as caught:
-            with database.hold():
-                pass
+        whole = source(DatabaseAddress("other", uri))
+        with whole as database, pytest.raises(DatabaseError) as caught, database.hold():
+            pass
         assert REFUSED[word] in str(caught.value)
         with source(partial_address(uri)) as database, database.hold():
             pass
 
 
 def test_a_server_that_cannot_join_a_snapshot_is_named(postgresql_database: str) -> None:
-    with lacking(postgresql_database, SNAPSHOTS) as uri:
-        with source(DatabaseAddress("other", uri)) as database, database.hold() as held:
-            address = DatabaseAddress("other", uri, held.token)
-            with pytest.raises(DatabaseError, match="consistency: chunk"), source(address):
-                pass
+    with lacking(postgresql_database, SNAPSHOTS) as uri, source(DatabaseAddress("other", uri)) as database:
+        refused = pytest.raises(DatabaseError, match="Write `consistency: chunk` for the source")
+        with database.hold() as held, refused, source(DatabaseAddress("other", uri, held.token)):
+            pass
