@@ -22,8 +22,8 @@ NOT_SHARED: Mapping[str, str] = dict.fromkeys(
 
 NO_SOURCE: Mapping[str, str] = dict.fromkeys(
     LACKING,
-    "An export needs this part of PostgreSQL's system catalogs. A server that speaks only PostgreSQL's protocol and"
-    " lacks it is no source: load its rows into Spark, and export them as the DataFrames of a Dagster asset.",
+    "A server that speaks only PostgreSQL's protocol, and lacks a system catalog or function that an export reads, is"
+    " no source: load its rows into Spark, and export them as the DataFrames of a Dagster asset.",
 )
 """Remedies for queries of catalogs that every source needs."""
 

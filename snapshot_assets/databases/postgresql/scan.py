@@ -341,8 +341,7 @@ class Scanner:
         row = rows[0]
         oid, kind, parts, expressions = row["oid"], row["kind"], None, row["expressions"]
         # LOCK TABLE refuses views and foreign tables, and privileges on columns do not suffice; planning locks as well.
-        lockable = kind in "rp" and row["lockable"]
-        if lockable:
+        if lockable := kind in "rp" and row["lockable"]:
             self.session.execute(f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE", f"locking {name}")
         if kind == "p":
             parts, expressions = read_partitions(self.session, oid, name)

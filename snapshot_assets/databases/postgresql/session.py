@@ -380,15 +380,12 @@ class PostgresqlSession(PostgresqlConnection):
         """Yield a query's batches without COPY, by a cursor: the driver would hold all rows of one result."""
         self.execute(f"DECLARE scanned NO SCROLL CURSOR FOR {query}", doing)
         count = _FIRST_ROWS
-        while True:
-            fetch = f"FETCH {count} FROM scanned"
-            with self._translating(doing, query), self._statement(fetch) as cursor:
+        while count:
+            with self._translating(doing, query), self._statement(f"FETCH {count} FROM scanned") as cursor:
                 rows = cursor.fetch_arrow_table()
-            if not rows.num_rows:
-                break
             yield from rows.to_batches()
-            fitting = _BATCH_BYTES * rows.num_rows // max(rows.nbytes, 1)
-            count = max(1, min(fitting, count * _MOST_GROWTH))
+            fitting = max(_BATCH_BYTES * rows.num_rows // max(rows.nbytes, 1), 1)
+            count = min(fitting, count * _MOST_GROWTH) if rows.num_rows else 0
         self.execute("CLOSE scanned", doing)
 
     def _recover(self) -> bool:

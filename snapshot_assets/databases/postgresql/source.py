@@ -97,9 +97,10 @@ class PostgresqlDatabase(Scanner):
         try:
             schema = extract(self.session, selection, refusals)
         except SnapshotError as error:
-            if (remedy := NO_SOURCE.get(error.attributes.get("sqlstate", ""))) is None:
+            remedy = NO_SOURCE.get(error.attributes.get("sqlstate", ""))
+            if remedy is None or "remedy" in error.attributes:
                 raise
-            raise DatabaseError(f"{error} {remedy}", **error.attributes) from None
+            raise type(error)(f"{error} {remedy}", **error.attributes) from None
         return schema.model_copy(update={"schemas": with_lacking(schema.schemas, self.session.lacking)})
 
     def spelled(self, selection: Selection) -> Selection:

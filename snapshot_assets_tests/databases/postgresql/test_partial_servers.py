@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from snapshot_assets.databases.postgresql.partial_servers import NO_COPY, NO_SOURCE, NOT_SHARED
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
-from snapshot_assets.errors import DatabaseError, SnapshotError
+from snapshot_assets.errors import DatabaseError, PlanError, SnapshotError
 from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.plan.read_configuration import parse_configuration
 from snapshot_assets.testing.restores import copy, extracted, read_scan, source
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.servers.partial_postgresql import COPY, COPY_BINARY, SNAPSHOTS, lacking
@@ -153,3 +155,19 @@ def test_a_server_that_cannot_join_a_snapshot_is_named(postgresql_database: str)
         refused = pytest.raises(DatabaseError, match="Write `consistency: chunk` for the source")
         with database.hold() as held, refused, source(DatabaseAddress("other", uri, held.token)):
             pass
+
+
+def test_sources_are_written_with_what_their_servers_lack() -> None:
+    def parsed(written: str) -> DatabaseAddress:
+        return parse_configuration(f"sources: {{other: {written}}}", Path("s.yaml"), {}).source("other")
+
+    uri = "uri: 'postgresql://h/db'"
+    assert parsed(f"{{{uri}, copy: false, consistency: chunk}}") == partial_address("postgresql://h/db")
+    assert parsed(f"{{{uri}, copy: true, consistency: run}}") == DatabaseAddress("other", "postgresql://h/db")
+    for wrong, message in (
+        (f"{{{uri}, copy: text}}", "copy: is 'text'; write true or false"),
+        (f"{{{uri}, consistency: snapshot}}", "consistency: is 'snapshot'; write run .* or chunk"),
+        ("{uri: 'mysql://h/db', consistency: chunk}", "is of kind mysql, and `consistency` is for PostgreSQL"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            parsed(wrong)
