@@ -65,6 +65,7 @@ class DatabaseKind:
         one_writer: Whether only one connection at a time may write.
         local_file: Whether it is a file, which tasks on other machines cannot open, and which opening a target creates.
         encoded: Whether a source takes the field `encoding`, because its texts may have no encoding of their own.
+        imitated: Whether other databases speak a part of its protocol, so that a source takes `copy` and `consistency`.
         code: Whether functions, triggers and other code can be restored from one into another.
         mend_indexes: What to do where an index may hide rows of a table, for messages; `{table}` stands for its name.
     """
@@ -84,6 +85,7 @@ class DatabaseKind:
     one_writer: bool = False
     local_file: bool = False
     encoded: bool = False
+    imitated: bool = False
     code: bool = False
     mend_indexes: str = "check and rebuild the table's indexes"
 

@@ -21,6 +21,7 @@ KIND = DatabaseKind(
     drivers=("adbc_driver_postgresql.dbapi", "adbc_driver_manager"),
     requirement="snapshot-assets[postgres]",
     encoded=True,
+    imitated=True,
     code=True,
     mend_indexes="check the indexes with amcheck, and REINDEX TABLE {table}",
 )

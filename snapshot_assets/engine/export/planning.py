@@ -398,13 +398,13 @@ def open_source(
         DatabaseError: It cannot be opened; see `open_database`.
     """
     kind = kind_of(address.uri)
+    shared = kind.shares_states and address.shares_states
     if kind.access is Access.SESSION:
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
         return
     with closing(open_database(address)) as holder, holder.hold() as held:
         held_address = replace(address, consistency=held.token)
-        shared = kind.shares_states
         opened = open_database(held_address) if shared else cast(Database, ReopeningDatabase(address, RetryPolicy()))
         with closing(opened) as database:
             make_planner = partial(
