@@ -45,8 +45,6 @@ class DatabaseKind:
         access: How an export reads it.
         target: Whether snapshots can be restored into it, so that its module is a `TargetModule`.
         instead: A sentence for those who would restore into one that is no target.
-        shares_states: Whether the connections of a run's tasks read the one state that `Database.hold` holds. If not,
-            an export does not count rows, and `compare` calls no difference damage: rows may be written meanwhile.
         names: How it compares names. Documents record it, so that readers need no plug-in.
         longest_name: The most bytes of a name; None without a limit.
         drivers: Modules that connect to it, which the tasks of a run import.
@@ -64,7 +62,6 @@ class DatabaseKind:
     access: Access = Access.CONNECTION
     target: bool = False
     instead: str = ""
-    shares_states: bool = True
     names: NameRule = NameRule.EXACT
     longest_name: int | None = None
     drivers: tuple[str, ...] = ()

@@ -37,7 +37,6 @@ KIND = DatabaseKind(
     title="MySQL",
     form="mysql://user@host:3306/database",
     target=True,
-    shares_states=False,
     drivers=("pymysql",),
     requirement="snapshot-assets[mysql]",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -167,7 +167,7 @@ class PostgresqlDatabase(Scanner):
         return changes_since(self, parts)
 
     @contextmanager
-    def hold(self) -> Iterator[HeldState]:
+    def hold(self, readers: Callable[[], int]) -> Iterator[HeldState]:
         """Hold the present state on another connection; see `Database`."""
         with closing(PostgresqlSession(replace(self._address, consistency=None), exports=True)) as session:
             yield _ExportedSnapshot(session, self._address.alias)
@@ -179,6 +179,8 @@ class PostgresqlDatabase(Scanner):
 
 class _ExportedSnapshot:
     """An exported snapshot, which exists until its session's transaction ends; see `HeldState`."""
+
+    unshared = ""
 
     def __init__(self, session: PostgresqlSession, alias: str) -> None:
         self._session = session
