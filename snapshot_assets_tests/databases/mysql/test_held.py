@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -22,11 +20,11 @@ from snapshot_assets.databases.protocol.source import AllRows, Database, Databas
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, UnknownRelationError
 from snapshot_assets.format.relations import Table
 from snapshot_assets.testing.restores import read_scan, source
+from snapshot_assets_tests.databases.mysql.bank import ACCOUNTS, TABLES, make_accounts, sessions, transferring
 from snapshot_assets_tests.databases.mysql.helpers import SHOP, table_of
 from snapshot_assets_tests.servers.mariadb import MariadbServer, start_mariadb
 from snapshot_assets_tests.waiting import until
 
-ACCOUNTS, TABLES = 50, ("cash", "savings", "loans")
 LARGE = "CREATE TABLE t (id int PRIMARY KEY, filler varchar(1000)) AS SELECT seq AS id, REPEAT('x', 1000) AS filler"
 FTWRL = ("FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES")
 
@@ -47,50 +45,9 @@ def ids(database: Database, table: Table) -> int:
     return read_scan(database, Scan(table, AllRows())).num_rows
 
 
-def sessions(server: MariadbServer) -> list[str]:
-    """Return the server's own numbers of all other clients' sessions."""
-    listed = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND command <> 'Daemon'"
-    return [each for each in server.sql(listed).split("\n") if each]
-
-
-@contextmanager
-def transferring(uri: str) -> Iterator[None]:
-    """Transfer money between accounts of several tables, in transactions, until the context ends."""
-    stop = threading.Event()
-
-    def transfer(seed: int) -> int:
-        choose, done = random.Random(seed), 0
-        with closing(MysqlConnection(DatabaseAddress("shop", uri))) as writer:
-            while not stop.is_set():
-                amount = choose.randint(1, 100)
-                writer.execute("BEGIN", "transferring")
-                for sign in (amount, -amount):
-                    table, account = choose.choice(TABLES), choose.randint(1, ACCOUNTS)
-                    try:
-                        writer.execute(
-                            f"UPDATE {table} SET money = money + {sign} WHERE id = {account}", "transferring"
-                        )
-                    except DatabaseUnavailableError:  # a deadlock has rolled it back
-                        break
-                else:
-                    writer.execute("COMMIT", "transferring")
-                    done += 1
-        return done
-
-    with ThreadPoolExecutor(3) as pool:
-        writers = [pool.submit(transfer, seed) for seed in range(3)]
-        try:
-            yield
-        finally:
-            stop.set()
-        assert all(each.result() for each in writers)
-
-
 @pytest.fixture
 def bank(mariadb_server: MariadbServer, mariadb_database: str) -> str:
-    for table in TABLES:
-        made = f"CREATE TABLE {table} (id int PRIMARY KEY, money int) AS SELECT seq AS id, 1000 AS money"
-        mariadb_server.sql(f"{made} FROM seq_1_to_{ACCOUNTS}", database="shop")
+    make_accounts(mariadb_server)
     return mariadb_database
 
 
