@@ -102,6 +102,7 @@ def hold(address: DatabaseAddress, readers: int) -> Iterator[HeldState]:
         try:
             held = _held(address, readers, stack) if readers else None
         except DatabaseDeniedError as error:
+            stack.close()
             reason = str(error.attributes.get("reason", error))
             why = f"this user may not lock the server for a moment ({reason})"
             remedy = "Grant RELOAD (on MySQL, FLUSH_TABLES suffices)"

@@ -22,6 +22,7 @@ from snapshot_assets.format.relations import Table
 from snapshot_assets.testing.restores import read_scan, source
 from snapshot_assets_tests.databases.mysql.bank import ACCOUNTS, TABLES, make_accounts, sessions, transferring
 from snapshot_assets_tests.databases.mysql.helpers import SHOP, table_of
+from snapshot_assets_tests.servers.certificates import certificates
 from snapshot_assets_tests.servers.mariadb import MariadbServer, start_mariadb
 from snapshot_assets_tests.waiting import until
 
@@ -314,3 +315,18 @@ def test_a_token_of_an_ended_run_is_refused(mariadb_server: MariadbServer, maria
     assert not Path(held.token).exists()
     with pytest.raises(ConsistencyLostError, match="are gone"), reading(mariadb_database, held):
         pass
+
+
+def test_connections_with_tls_are_lent_too(tmp_path: Path) -> None:
+    certificates(tmp_path)
+    keys = {"ssl_cert": str(tmp_path / "leaf.pem"), "ssl_key": str(tmp_path / "leaf.key")}
+    with start_mariadb(tmp_path / "server", **keys) as server:
+        server.create_database("shop")
+        uri = server.uri("shop") + "?ssl=required"
+        server.sql(f"{LARGE} FROM seq_1_to_50000", database="shop")
+        table = table_of(uri)
+        with holding(uri) as held, reading(uri, held) as database:
+            server.sql("DELETE FROM t", database="shop")
+            with database.scan(Scan(table, AllRows())) as batches:
+                next(batches)
+            assert ids(database, table) == 50_000
