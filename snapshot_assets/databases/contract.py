@@ -56,16 +56,13 @@ class DatabaseKind:
         access: How an export reads it.
         target: Whether snapshots can be restored into it, so that its module is a `TargetModule`.
         instead: A sentence for those who would restore into one that is no target.
-        shares_states: Whether the connections of a run's tasks read the one state that `Database.hold` holds. If not,
-            an export does not count rows, and `compare` calls no difference damage: rows may be written meanwhile.
         names: How it compares names. Documents record it, so that readers need no plug-in.
         longest_name: The most bytes of a name; None without a limit.
         drivers: Modules that connect to it, which the tasks of a run import.
         requirement: What pip installs for the drivers.
         one_writer: Whether only one connection at a time may write.
         local_file: Whether it is a file, which tasks on other machines cannot open, and which opening a target creates.
-        encoded: Whether a source takes the field `encoding`, because its texts may have no encoding of their own.
-        imitated: Whether other databases speak a part of its protocol, so that a source takes `copy` and `consistency`.
+        fields: Which of the fields `encoding`, `copy` and `consistency` a source takes; see `DatabaseAddress`.
         code: Whether functions, triggers and other code can be restored from one into another.
         mend_indexes: What to do where an index may hide rows of a table, for messages; `{table}` stands for its name.
     """
@@ -77,15 +74,13 @@ class DatabaseKind:
     access: Access = Access.CONNECTION
     target: bool = False
     instead: str = ""
-    shares_states: bool = True
     names: NameRule = NameRule.EXACT
     longest_name: int | None = None
     drivers: tuple[str, ...] = ()
     requirement: str = ""
     one_writer: bool = False
     local_file: bool = False
-    encoded: bool = False
-    imitated: bool = False
+    fields: tuple[str, ...] = ()
     code: bool = False
     mend_indexes: str = "check and rebuild the table's indexes"
 

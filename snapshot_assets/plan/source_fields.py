@@ -23,12 +23,12 @@ def _shares_states(written: object) -> bool:
     return written == "run"
 
 
-_FIELDS: Mapping[str, tuple[str, Callable[[object], Any], Callable[[DatabaseKind], bool]]] = {
-    "encoding": ("encoding", parse_encoding, lambda kind: kind.encoded),
-    "copy": ("copy", _copy, lambda kind: kind.imitated),
-    "consistency": ("shares_states", _shares_states, lambda kind: kind.imitated),
+_FIELDS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
+    "encoding": ("encoding", parse_encoding),
+    "copy": ("copy", _copy),
+    "consistency": ("shares_states", _shares_states),
 }
-"""By name, the field of `DatabaseAddress`, what reads it, and which kinds take it."""
+"""By name, the field of `DatabaseAddress`, and what reads it."""
 
 
 def address_fields(written: Mapping[str, object]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -36,7 +36,7 @@ def address_fields(written: Mapping[str, object]) -> tuple[dict[str, Any], list[
     unknown = sorted(map(str, written.keys() - {"uri", *_FIELDS}))
     problems = [(name, f"is not a field of a source; it has uri, {', '.join(_FIELDS)}") for name in unknown]
     fields: dict[str, Any] = {}
-    for name, (field, parse, _) in _FIELDS.items():
+    for name, (field, parse) in _FIELDS.items():
         try:
             fields |= {field: parse(written[name])} if name in written else {}
         except PlanError as error:
@@ -46,7 +46,7 @@ def address_fields(written: Mapping[str, object]) -> tuple[dict[str, Any], list[
 
 def unfit_fields(written: Mapping[str, object], kind: DatabaseKind) -> Iterator[str]:
     """Yield a sentence for each field of a source that databases of its kind do not take."""
-    for name, (_, _, takes) in _FIELDS.items():
-        if name in written and not takes(kind):
-            takers = " and ".join(each.title for each in built_in_kinds() if takes(each))
+    for name in _FIELDS:
+        if name in written and name not in kind.fields:
+            takers = " and ".join(each.title for each in built_in_kinds() if name in each.fields)
             yield f"is of kind {kind.name}, and `{name}` is for {takers}; remove `{name}`"

@@ -168,11 +168,9 @@ class SourceSuite:
             read_ids(database, table)
 
     def test_a_held_state_is_read_by_other_connections_and_nothing_later(self, example: ExampleDatabase) -> None:
-        if not kind_of(example.address.uri).shares_states:
-            pytest.skip("each connection has a state of its own")
         self.number(example, 10)
         address = example.address
-        with source(address) as holder, holder.hold() as held:
+        with source(address) as holder, holder.hold(lambda: 1) as held:
             if example.locked_while_read is not None:
                 with pytest.raises(example.locked_while_read):
                     example.execute("INSERT INTO t VALUES (11)")

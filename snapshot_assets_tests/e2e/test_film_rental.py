@@ -1,4 +1,4 @@
-"""A sample database of MySQL is exported by windows, restored into another server, and equal by what that one prints."""
+"""A sample database of MySQL is exported by windows, restored into another server, and equal to the source."""
 
 from __future__ import annotations
 

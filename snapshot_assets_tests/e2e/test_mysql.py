@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
@@ -13,7 +15,10 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.testing.restores import read_scan, source
 from snapshot_assets_tests.cli.helpers import Snapshots
 from snapshot_assets_tests.databases.duckdb.shop import fresh
+from snapshot_assets_tests.databases.mysql.bank import ACCOUNTS, TABLES, make_accounts, sessions, transferring
+from snapshot_assets_tests.e2e.test_interrupts import started
 from snapshot_assets_tests.servers.mariadb import MariadbServer
+from snapshot_assets_tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
@@ -32,6 +37,13 @@ SHOP = (
     " '2024-01-01' + INTERVAL seq MICROSECOND, IF(seq % 2, 'new', 'paid'), '{\"a\": 1}', x'00ff5c27', '-800:00:01.5',"
     " seq / 3, seq / 3, 1990 + seq % 50, seq % 4096, seq FROM seq_1_to_5000",
 )
+
+
+@pytest.fixture
+def bank(mariadb_server: MariadbServer, mariadb_database: str) -> str:
+    """Accounts in tables that are large enough for a task each."""
+    make_accounts(mariadb_server, ", REPEAT('x', 250000) AS filler")
+    return mariadb_database
 
 
 def rows_of(address: DatabaseAddress, table: TableName) -> list[dict[str, Any]]:
@@ -56,9 +68,8 @@ def test_rows_are_equal_in_another_kind_of_database(
     location, times = (tmp_path / "location").as_uri(), ("--time-column", "shop.orders=at")
     created = snapshots("export", "create", "--source", mariadb_database, "--to", location, *times, "--json")
     assert created.status == 0, created.err
-    assert (created.json["rows"], created.json["consistency"]) == (5300, "chunk")
-    [warning] = [each for each in created.json["warnings"] if "states of their own" in each]
-    assert warning.startswith("Connections to MySQL read states")
+    assert (created.json["rows"], created.json["consistency"]) == (5300, "run")
+    assert not [each for each in created.json["warnings"] if "states" in each]
     verified = snapshots("export", "verify", "--snapshot", location)
     assert verified.status == 0, verified.err
     imported = snapshots("import", "--snapshot", location, "--target", target.uri, "--json")
@@ -85,6 +96,8 @@ def test_a_snapshot_is_restored_into_another_server_and_chunks_are_replaced(
     for command in (export, restore):
         done = snapshots(*command)
         assert done.status == 0, done.err
+    compared = snapshots("compare", "--source", mariadb_database, "--snapshot", location, *times, "--json")
+    assert (compared.status, set(compared.json["counts"])) == (0, {"equal"}), compared.err
     sums = "CHECKSUM TABLE shop.customers, shop.orders EXTENDED"
     assert second_mariadb_server.sql(sums) == mariadb_server.sql(sums)
     mariadb_server.sql("UPDATE orders SET amount = 0 WHERE at < '2024-01-02'", database="shop")
@@ -136,3 +149,46 @@ def test_code_is_restored_on_request_and_triggers_refuse_later_imports_until_the
     triggers = "SELECT trigger_name FROM information_schema.triggers"
     assert second_mariadb_server.sql(triggers) == "named"
     assert second_mariadb_server.sql("SELECT note FROM shop.t") == "7"
+
+
+def test_a_user_without_the_right_to_lock_exports_states_of_several_connections_and_learns_why(
+    snapshots: Snapshots, tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int)", "CREATE USER clerk IDENTIFIED BY 'x'", database="shop")
+    mariadb_server.sql("GRANT SELECT ON shop.* TO clerk", "INSERT INTO shop.t VALUES (1)")
+    to, uri = tmp_path.as_uri(), mariadb_server.uri("shop", "clerk", "x")
+    created = snapshots("export", "create", "--source", uri, "--to", to, "--json")
+    mariadb_server.sql("DROP USER clerk")
+    assert created.status == 0, created.err
+    assert created.json["consistency"] == "chunk"
+    [warning] = [each for each in created.json["warnings"] if "states of their own" in each]
+    assert "RELOAD" in warning
+    assert "Grant RELOAD" in warning
+
+
+def test_money_that_is_transferred_meanwhile_is_in_each_snapshot_once(
+    snapshots: Snapshots, tmp_path: Path, bank: str
+) -> None:
+    with transferring(bank):
+        for number in range(4):
+            location = tmp_path / str(number)
+            created = snapshots("export", "create", "--source", bank, "--to", location.as_uri(), "--json")
+            assert created.status == 0, created.err
+            assert created.json["consistency"] == "run"
+            assert created.json["files"] == len(TABLES)
+            [total] = duckdb.sql(f"SELECT sum(money) FROM '{location}/data/**/*.parquet'").fetchall()[0]
+            assert total == 1000 * ACCOUNTS * len(TABLES)
+
+
+def test_an_interrupted_export_leaves_no_session_and_no_lock(
+    tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    slow = "CREATE VIEW v AS SELECT a.seq AS id, SLEEP(0.01) AS slept FROM seq_1_to_1000000 a"
+    mariadb_server.sql("CREATE TABLE t (id int)", slow, database="shop")
+    call = ("export", "create", "--source", mariadb_database, "--tables", "shop.v,shop.t", "--to", tmp_path.as_uri())
+    with started(tmp_path, *call) as command:
+        command.until("chunks_running")
+        assert len(sessions(mariadb_server)) > 1
+        command.interrupt(signal.SIGINT)
+    until(lambda: not sessions(mariadb_server))
+    mariadb_server.sql("INSERT INTO t VALUES (1)", "ALTER TABLE t ADD COLUMN n int", database="shop")

@@ -44,7 +44,8 @@ _REMEDIES = {
     **dict.fromkeys(_UNREACHABLE, "Check host and port in the URI, and whether the server runs"),
     **dict.fromkeys((1317, 1927, 1969, 3024), "A time limit or an administrator ended the statement or the session"),
     **dict.fromkeys((1021, 1114), "Free space on the database server's disk, or raise its limit for temporary tables"),
-    1412: "The table was altered after the state was taken; start a new run",
+    1412: "The table was altered, truncated or rebuilt after the state was taken. Start a new run, and run no such"
+    " statements during it",
     2026: "Let the server have TLS, check its certificate (ssl_ca), or write ssl=disabled in the URI",
     4031: "Lift the idle limit that the server has for this user",
 }

@@ -20,8 +20,7 @@ KIND = DatabaseKind(
     longest_name=LONGEST,
     drivers=("adbc_driver_postgresql.dbapi", "adbc_driver_manager"),
     requirement="snapshot-assets[postgres]",
-    encoded=True,
-    imitated=True,
+    fields=("encoding", "copy", "consistency"),
     code=True,
     mend_indexes="check the indexes with amcheck, and REINDEX TABLE {table}",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -49,6 +49,10 @@ WHERE p.relkind IN ('r', 'm') AND pg_relation_size(p.oid) > 0 AND (p.oid = {tabl
 """
 
 _NOT_ASCII = re.compile(r"\S{0,20}[^\x00-\x7f]\S{0,20}")
+_UNSHARED = (
+    "Connections to PostgreSQL read states of their own, because the source has `consistency: chunk`: a row that was"
+    " written during the export may be missing, or there twice. Export while nobody writes."
+)
 
 
 class PostgresqlDatabase(Scanner):
@@ -185,12 +189,12 @@ class PostgresqlDatabase(Scanner):
         return changes_since(self, parts)
 
     @contextmanager
-    def hold(self) -> Iterator[HeldState]:
+    def hold(self, readers: Callable[[], int]) -> Iterator[HeldState]:
         """Hold the present state on another connection, if connections share states; see `Database`."""
         if self._address.copy:
             self._try_copy()
         if not self._address.shares_states:
-            yield OwnStates()
+            yield OwnStates(_UNSHARED)
             return
         with closing(PostgresqlSession(replace(self._address, consistency=None), exports=True)) as session:
             yield _ExportedSnapshot(session, self._address.alias)
@@ -211,6 +215,8 @@ class PostgresqlDatabase(Scanner):
 
 class _ExportedSnapshot:
     """An exported snapshot, which exists until its session's transaction ends; see `HeldState`."""
+
+    unshared = ""
 
     def __init__(self, session: PostgresqlSession, alias: str) -> None:
         self._session = session

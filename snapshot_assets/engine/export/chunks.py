@@ -61,6 +61,9 @@ SMALL_CHUNK = 8 << 20
 class Runner(MapRunner, Protocol):
     """Runs the tasks of an export."""
 
+    def readers(self) -> int:
+        """Return how many tasks run at a time on this machine; 0 if they run on others."""
+
     def run_frames(self, task: Task, work: ChunkWork) -> Iterable[Outcome]:
         """Check a chunk's DataFrames, write them with the settings of a task, and yield the parts' outcomes."""
 

@@ -368,6 +368,7 @@ class Source:
         make_planner: Makes the planner of a snapshot's chunks from its state and schema.
         check: Raises `ConsistencyLostError` if the held state is lost.
         held: Whether all tasks read one state of the source.
+        unshared: Why tasks read states of their own; see `HeldState`. A Spark catalog does not say.
     """
 
     address: DatabaseAddress
@@ -375,6 +376,7 @@ class Source:
     make_planner: Callable[[State, DatabaseSchema], Planner]
     check: Callable[[], None]
     held: bool
+    unshared: str = ""
 
     @property
     def by_tasks(self) -> bool:
@@ -387,25 +389,26 @@ def open_source(
     address: DatabaseAddress,
     session: Session,
     most_parts: Callable[[], int],
+    readers: Callable[[], int],
     split_by: str | None = None,
     range_bytes: int = 0,
 ) -> Iterator[Source]:
     """Open a source, and hold its current state until the context ends, if it supports that.
 
-    The session is started only for a Spark catalog.
+    The session is started only for a Spark catalog. For `readers`, see `Database.hold`.
 
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.
     """
     kind = kind_of(address.uri)
-    shared = kind.shares_states and address.shares_states
     if kind.access is Access.SESSION:
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
         return
-    with closing(open_database(address)) as holder, holder.hold() as held:
+    with closing(open_database(address)) as holder, holder.hold(readers) as held:
         held_address = replace(address, consistency=held.token)
-        opened = open_database(held_address) if shared else cast(Database, ReopeningDatabase(address, RetryPolicy()))
+        own = held.unshared and cast(Database, ReopeningDatabase(address, RetryPolicy()))
+        opened = own or open_database(held_address)
         with closing(opened) as database:
             make_planner = partial(
                 ScanPlanner,
@@ -413,6 +416,6 @@ def open_source(
                 most_parts=most_parts,
                 split_by=split_by,
                 range_bytes=range_bytes,
-                counts=shared,
+                counts=not held.unshared,
             )
-            yield Source(held_address, database, make_planner, held.check, held=shared)
+            yield Source(held_address, database, make_planner, held.check, not held.unshared, held.unshared)

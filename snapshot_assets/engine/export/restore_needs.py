@@ -1,13 +1,12 @@
-"""Warns at the export of what a restore will need, what some targets cannot have, and rows of no one state."""
+"""Warns at the export of what a restore will need, and what some targets cannot have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from snapshot_assets.databases.contract import Access
 from snapshot_assets.databases.convert.renaming import clashes, too_long
 from snapshot_assets.databases.definition import carried_types, merge_needs, recorded_needs
-from snapshot_assets.databases.open import built_in_kinds, kind_named
+from snapshot_assets.databases.open import built_in_kinds
 from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema
@@ -16,19 +15,8 @@ from snapshot_assets.format.units import counted, noun
 _SHOWN = 10
 
 
-def restore_warnings(schema: DatabaseSchema, fences: Iterable[Mapping[str, str]] = ()) -> Iterator[str]:
-    """Yield a sentence for everything that will be refused unless it is mended before a restore, and on lost rows.
-
-    Args:
-        schema: The documents.
-        fences: Those of the chunks; where the tasks of a run read one state, they name the run.
-    """
-    source = kind_named(schema.database)
-    if source.access is Access.CONNECTION and any("run" not in fence for fence in fences):
-        yield (
-            f"Connections to {source.title} read states of their own: a row that was written during the export may be"
-            " missing, or there twice. Export while nobody writes, such as from a replica whose replication is stopped."
-        )
+def restore_warnings(schema: DatabaseSchema) -> Iterator[str]:
+    """Yield a sentence for everything that will be refused unless it is mended before a restore."""
     carried = carried_types(schema)
     every = merge_needs(
         need for table in schema.tables for need in recorded_needs(table.table_name, TableOptions.of(table).needs)

@@ -158,13 +158,6 @@ def test_rows_without_transactions_are_not_counted(mariadb_server: MariadbServer
         assert database.count_rows(reads, thorough=True) == [None, None]
 
 
-def test_a_held_state_has_no_token(mariadb_database: str) -> None:
-    with opened(mariadb_database) as database, database.hold() as held:
-        assert held.token is None
-        held.check()
-        assert database.fence()["mysql"].startswith("10.")
-
-
 def test_a_column_that_changed_its_type_is_refused(mariadb_server: MariadbServer, mariadb_database: str) -> None:
     mariadb_server.sql("CREATE TABLE t (id int)", database="shop")
     table = table_of(mariadb_database)
