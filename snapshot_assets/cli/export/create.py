@@ -150,7 +150,7 @@ def _export(
             opened_export_run(run, configuration, resolved, started=now, **own) as export_run,
             export_run.open() as opened,
         ):
-            work.skipped, work.unshared = opened.skipped, opened.unshared
+            work.skipped, work.unshared = opened.skipped, opened.source.unshared if opened.source else ""
             looked_at = chunks_to_look_at(opened.catalog.state, plan, now) if changed else []
             if recorder is not None:
                 recorder.schema(opened)

@@ -101,7 +101,8 @@ def test_rows_that_are_written_between_planning_and_reading_are_not_in_the_one_s
     with opened(mariadb_server, mariadb_database, tmp_path, INSERT, readers) as export:
         assert sum(file.rows for each in export.export([0, 1]) for file in each.files) == rows
         assert export.seal().seal.seal.consistency == consistency
-        assert bool(export.unshared) == (readers == 0)
+        assert export.source is not None
+        assert bool(export.source.unshared) == (readers == 0)
 
 
 def test_a_table_that_is_truncated_between_planning_and_reading_commits_no_chunk(
