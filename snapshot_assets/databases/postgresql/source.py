@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 
@@ -168,9 +167,8 @@ class PostgresqlDatabase(Scanner):
 
     @contextmanager
     def hold(self) -> Iterator[HeldState]:
-        """Hold the present state on another connection; see `Database`."""
-        with closing(PostgresqlSession(replace(self._address, consistency=None), exports=True)) as session:
-            yield _ExportedSnapshot(session, self._address.alias)
+        """Hold the present state until this connection closes; see `Database`."""
+        yield _ExportedSnapshot(self.session, self._address.alias)
 
     def close(self) -> None:
         """Close the connection."""
@@ -183,8 +181,7 @@ class _ExportedSnapshot:
     def __init__(self, session: PostgresqlSession, alias: str) -> None:
         self._session = session
         self._alias = alias
-        row = session.rows("SELECT pg_catalog.pg_export_snapshot() AS token", "exporting the snapshot")[0]
-        self.token: str = row["token"]
+        self.token = session.export()
 
     def check(self) -> None:
         """Check that the session is still open; see `HeldState`."""
