@@ -70,7 +70,7 @@ class Spans(list[Span]):
             process = processes.setdefault(each.process, len(processes) + 1)
             thread = threads.setdefault((process, each.thread), len(threads) + 1)
             times = {"ts": each.start / 1000, "dur": (each.end - each.start) / 1000}
-            events.append({"name": each.name, "ph": "X", **times, "pid": process, "tid": thread, "args": {}})
+            events.append({"name": each.name, "ph": "X", **times, "pid": process, "tid": thread})
         for (host, pid), process in processes.items():
             name = "driver" if (host, pid) == _process() else f"tasks of process {pid} on {host}"
             events.append({"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}})

@@ -19,7 +19,6 @@ The rooms, from the bottom up. A room imports only from rooms above it in this t
 
 from __future__ import annotations
 
-import atexit
 import gc
 import signal
 import sys
@@ -49,10 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The command line without the program's name; the process's own by default.
     """
-    # Most objects are of imported modules, and live as long as the process: collections would read them all again, that
-    # of the interpreter's end for half a second.
-    gc.set_threshold(_COLLECTED)
-    atexit.register(gc.freeze)
+    gc.set_threshold(_COLLECTED)  # imports make most objects, which live on: collections would look at them in vain
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments  # a call that cannot be parsed gets a document too
 

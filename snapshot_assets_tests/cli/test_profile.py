@@ -35,7 +35,7 @@ def test_the_trace_of_an_export_has_a_track_for_each_process_and_thread(trace: t
     events = trace[1]["traceEvents"]
     assert trace[1].keys() == {"traceEvents", "displayTimeUnit"}
     spans = [each for each in events if each["ph"] == "X"]
-    assert all(each.keys() == {"name", "ph", "ts", "dur", "pid", "tid", "args"} for each in spans)
+    assert all(each.keys() == {"name", "ph", "ts", "dur", "pid", "tid"} for each in spans)
     assert all(each["dur"] >= 0 for each in spans)
     processes = {each["pid"]: each["args"]["name"] for each in events if each["name"] == "process_name"}
     threads = {each["tid"]: each["pid"] for each in events if each["name"] == "thread_name"}
