@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.cli.exit_status import ExitStatus
 from snapshot_assets.spans import Span, Spans, recording, span, spanned
 from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots, in_own_process
 
@@ -77,7 +76,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_command(
 ) -> None:
     call = ("export", "create", "--source", source, "--to", location.as_uri(), *RANGE)
     refused = snapshots(*call, "--profile", "missing/trace.json")
-    assert refused.status == ExitStatus.USAGE
+    assert refused.status == 2
     assert "--profile missing/trace.json cannot be written: No such file or directory; name a file" in refused.err
     assert not location.exists()
 
