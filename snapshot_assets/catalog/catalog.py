@@ -45,6 +45,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.layout import MANIFEST, transaction_path
+from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectStore, warn_once
 from snapshot_assets.storage.create import SingleWriterStore, probe, refuse_unlockable
 
@@ -137,7 +138,8 @@ class Catalog:
         Raises:
             DamageError: The log has a fault.
         """
-        state = read_state(store)
+        with span("read log"):
+            state = read_state(store)
         for error in contradictions(store, state, [MANIFEST] if state.revision else []):
             warn_once(store.uri, str(error))
         return cls(store, state)
@@ -165,7 +167,8 @@ class Catalog:
         """
         if signing is not None and signing.key is not None:
             sign(signing, b"a probe\n", clock())
-        store = writable(store, single_writer=single_writer, clock=clock)
+        with span("probe store"):
+            store = writable(store, single_writer=single_writer, clock=clock)
         catalog = cls(store, newest_state(store), clock=clock, signing=signing)
         catalog._with_statistics(lambda state: refuse_altered(store, state, signing))
         return catalog
@@ -216,7 +219,7 @@ class Catalog:
             OutcomeUnknownError: The store did not report whether the commit took effect.
             SigningError: A seal was committed, and could not be signed.
         """
-        with self._lock:
+        with span("commit"), self._lock:
             for _ in range(_MAX_RACES):
                 actions = prepare(self.state)
                 if actions is None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 from snapshot_assets.databases.contract import CONTRACT, DatabaseKind, DatabaseModule, TargetModule
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
+from snapshot_assets.spans import span
 
 if TYPE_CHECKING:
     from snapshot_assets.databases.protocol.sql_target import SqlTarget
@@ -133,8 +134,9 @@ def open_database(address: DatabaseAddress) -> Database:
         DatabaseLockedError: Another process holds the database file.
         DatabaseError: The database does not exist, or it is damaged.
     """
-    import_drivers(kind_of(address.uri))
-    return database_module(address.uri).open(address)
+    with span("connect"):
+        import_drivers(kind_of(address.uri))
+        return database_module(address.uri).open(address)
 
 
 def database_module(uri: str) -> DatabaseModule:
@@ -196,7 +198,8 @@ def refuse_as_target(name: str, kind: DatabaseKind | None) -> None:
 
 def open_target(address: DatabaseAddress) -> SqlTarget:
     """Connect to a database as the target of a restore; see `target_module` and `open_database` for errors."""
-    return target_module(address).open_target(address)
+    with span("connect"):
+        return target_module(address).open_target(address)
 
 
 def scratch_database(address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:

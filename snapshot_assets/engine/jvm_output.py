@@ -18,6 +18,8 @@ from typing import Any
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.java_gateway import launch_gateway
 
+from snapshot_assets.spans import span
+
 _LOG = logging.getLogger(__name__)
 _NOTICE = re.compile(r"WARNING: (?!.*(?:exception|error)).*|(?:NOTE: )?Picked up \w+: .*", re.IGNORECASE)
 """Notices of the JVM itself: about modules, deprecated parts of it, and variables that it reads."""
@@ -26,7 +28,8 @@ _NOTICE = re.compile(r"WARNING: (?!.*(?:exception|error)).*|(?:NOTE: )?Picked up
 def start_jvm(settings: Mapping[str, str]) -> None:
     """Start the JVM of this process with the settings of a session, which then uses it."""
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    with SparkContext._lock, _logged() as pipe, _ended_on_failure():  # other starts of a session wait for this JVM
+    # Other starts of a session wait for this JVM.
+    with span("start JVM"), SparkContext._lock, _logged() as pipe, _ended_on_failure():
         gateway = launch_gateway(conf, {"stderr": pipe, "process_group": 0})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)
 

@@ -22,6 +22,7 @@ from io import BufferedRWPair
 from typing import TYPE_CHECKING, Self
 
 from snapshot_assets.errors import InterruptedTaskError
+from snapshot_assets.spans import spanned
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,7 +171,7 @@ class Reporter:
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches and count them."""
-        for batch in batches:
+        for batch in spanned("read", batches):
             self.check()
             self.add(rows=batch.num_rows, bytes=batch.nbytes)
             yield batch

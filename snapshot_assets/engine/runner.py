@@ -32,6 +32,7 @@ from snapshot_assets.engine.session import (
 )
 from snapshot_assets.errors import InterruptedTaskError, SnapshotError
 from snapshot_assets.format.relations import Table
+from snapshot_assets.spans import recording_task, span, submission, without_spans
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -114,11 +115,12 @@ class SparkRunner:
         """
         if not items:
             return []
-        spark, driver = self._started()
+        (spark, driver), submitted = self._started(), submission()
 
         def run(item: Item) -> Iterator[pa.RecordBatch]:
-            with reporting(driver):
-                yield _as_batch(function(item))
+            with reporting(driver), recording_task(submitted) as results:
+                results += function(item)
+            yield _as_batch(results)
 
         return self._collect(spark, task_frame(spark, items, _RESULT, run))
 
@@ -129,7 +131,7 @@ class SparkRunner:
             with self._jobs(spark):
                 work.check()
         for table, frame in work.frames:
-            write = partial(_write_frame, task, work.chunk, work.window, table, driver)
+            write = partial(_write_frame, task, work.chunk, work.window, table, driver, submission())
             yield from self._collect(spark, frame.mapInArrow(write, _RESULT))
 
     def _started(self) -> tuple[SparkSession, Driver | None]:
@@ -162,7 +164,9 @@ class SparkRunner:
 
     def _collect(self, spark: SparkSession, frame: DataFrame) -> list[Any]:
         with self._jobs(spark), spark_errors():
-            return [pickle.loads(bytes(row["result"])) for row in frame.collect()]
+            with span("tasks"):
+                rows = frame.collect()
+            return list(without_spans(pickle.loads(bytes(row["result"])) for row in rows))
 
     @contextmanager
     def _jobs(self, spark: SparkSession) -> Iterator[None]:
@@ -209,17 +213,23 @@ def _listening(spark: SparkSession, on_report: Callable[[Report], None]) -> Repo
 
 
 def _write_frame(
-    task: Task, chunk: int, window: str, table: Table, driver: Driver | None, batches: Iterable[pa.RecordBatch]
+    task: Task,
+    chunk: int,
+    window: str,
+    table: Table,
+    driver: Driver | None,
+    submitted: int | None,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     opened_at, started = datetime.now(UTC), time.monotonic()
     cast = (_cast(batch, table.arrow_schema()) for batch in batches if batch.num_rows)
     try:
-        with reporting(driver), reporter().work(chunk):
+        with recording_task(submitted) as results, reporting(driver), reporter().work(chunk):
             files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
         outcome = Outcome(chunk, "read", tuple(files), time.monotonic() - started, opened_at=opened_at)
     except SnapshotError as error:
         outcome = Outcome(chunk, "failed", error=error)
-    yield _as_batch([outcome])
+    yield _as_batch([outcome, *results])
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

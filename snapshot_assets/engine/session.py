@@ -34,6 +34,7 @@ from snapshot_assets.engine.session_settings import DYNAMIC_SETTINGS, is_dynamic
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
 from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, MASTER
 from snapshot_assets.scratch_folders import process_folder
+from snapshot_assets.spans import span
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +85,8 @@ def send_package(spark: SparkSession) -> SparkSession:
     with _preparing:
         if spark not in _prepared:
             correct_worker_python(spark)
-            spark.addArtifacts(str(_package_zip()), pyfile=True)
+            with span("send package"):
+                spark.addArtifacts(str(_package_zip()), pyfile=True)
             _prepared.add(spark)
     return spark
 

@@ -48,6 +48,7 @@ from snapshot_assets.engine.spark_place import no_master, refuse_unreachable
 from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.spark_settings import MASTER, REMOTE
 from snapshot_assets.scratch_folders import process_folder
+from snapshot_assets.spans import span
 
 _LOG = logging.getLogger(__name__)
 ARCHIVE_VARIABLE = "SNAPSHOTS_CLASS_ARCHIVE"
@@ -124,7 +125,7 @@ def start_session(chosen: Mapping[str, str], *, no_rows: bool = False) -> SparkS
         settings = session_config(chosen)
         if no_rows and JAVA_OPTIONS in settings and JAVA_OPTIONS not in chosen:
             settings[JAVA_OPTIONS] += f" {_SHORT_LIVED}"
-        with variables_of_start(settings):
+        with span("start Spark"), variables_of_start(settings):
             return _started(settings)
 
 
@@ -214,7 +215,8 @@ def start_early(chosen: Mapping[str, str], *, no_rows: bool) -> None:
         try:
             spark = send_package(start_session(chosen, no_rows=no_rows))
             if runs_this_python(spark):  # another one is checked before it runs anything
-                spark.range(0, 1, 1, 1).mapInArrow(same_rows, "id long").collect()
+                with span("start workers"):
+                    spark.range(0, 1, 1, 1).mapInArrow(same_rows, "id long").collect()
         except Exception as error:  # the work itself meets it again, and reports it
             _LOG.info("Spark could not start early: %s", error)
 

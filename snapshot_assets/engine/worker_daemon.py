@@ -43,6 +43,7 @@ def _is_installed(file: Path, path: list[str]) -> bool:
 
 
 if __name__ == "__main__":
+    gc.disable()  # what is imported lives on
     sys.path[:] = without_zips(sys.path)
     from pyspark import daemon
 
@@ -50,4 +51,5 @@ if __name__ == "__main__":
         with suppress(ModuleNotFoundError):  # drivers are extras
             importlib.import_module(name)
     gc.freeze()  # a collection in a worker leaves the pages shared
+    gc.enable()
     daemon.manager()

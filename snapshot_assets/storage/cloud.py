@@ -41,6 +41,7 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
 )
 from snapshot_assets.format.layout import chunk_of, is_probe, is_receipt
+from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.cloud_clients import GIVE_CREDENTIALS, Client, connect
 from snapshot_assets.storage.location import Location
@@ -162,7 +163,7 @@ class CloudStore(RemoteStore[Client]):
                 self.put(path, bytes(first))
                 return
             try:
-                with cloud_errors("write", uri):
+                with span("put"), cloud_errors("write", uri):
                     uploads[0].close()
             except StorageError as error:
                 self.settle(path, size, error)

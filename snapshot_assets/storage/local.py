@@ -36,6 +36,7 @@ from snapshot_assets.errors import (
     UnsafePathError,
 )
 from snapshot_assets.format.layout import TEMPORARY_NAME
+from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
 
@@ -240,13 +241,13 @@ class LocalStore:
             file = os.fdopen(descriptor, "wb", buffering=_BUFFER)
             try:
                 yield ObjectWriter(file.write, lambda: storage_errors("write", uri))
-                with storage_errors("write", uri):
+                with span("put"), storage_errors("write", uri):
                     file.flush()
                     os.fsync(descriptor)
             finally:
                 with suppress(OSError):  # nothing is left to write, or an error that aborts the object is being raised
                     file.close()
-            with storage_errors(operation, uri):
+            with span("put"), storage_errors(operation, uri):
                 if operation == "create":
                     os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
                 else:

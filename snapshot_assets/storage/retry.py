@@ -23,6 +23,7 @@ from traceback import clear_frames
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from snapshot_assets.errors import StorageError, StoreUnavailableError
+from snapshot_assets.spans import span
 
 _Result = TypeVar("_Result")
 _SECONDS = 0.5
@@ -189,13 +190,15 @@ def retried(
     The method must have the same effect if it is called twice. It sends one request, or a few that succeed or fail
     together.
     """
+    request = method.__name__.removeprefix("_")
 
     @wraps(method)
     def patient(store: _Store, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         attempts = store.attempts()
         while True:
             try:
-                return attempts.send(lambda: method(store, *args, **kwargs))
+                with span(request):
+                    return attempts.send(lambda: method(store, *args, **kwargs))
             except StoreUnavailableError as error:
                 attempts.failed(error)
 

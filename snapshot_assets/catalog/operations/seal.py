@@ -24,6 +24,7 @@ from snapshot_assets.catalog.verify.records import damage_on_record, record_veri
 from snapshot_assets.errors import IncompleteError, SnapshotError
 from snapshot_assets.format.actions import RowsOutside, Seal
 from snapshot_assets.format.layout import is_receipt
+from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectStore
 
 SealDepth = Literal["new", "full"]
@@ -136,7 +137,8 @@ def check_to_seal(
     hashed = files_to_seal(state, now, verified) | damage_on_record(store, state.location_id)
     hashed |= {known.file.path for chunk in suspects for known in state.live_files(chunk)}
     number, total = count(1), sum(1 for _ in state.live_files())
-    report = check_head(store, state, hashed, lambda _: progress(next(number), total))
+    with span("verify"):
+        report = check_head(store, state, hashed, lambda _: progress(next(number), total))
     if report.damaged:
         record_verification(store, report, now)
     return report

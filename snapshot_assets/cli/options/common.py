@@ -228,6 +228,8 @@ def add_common_options(parser: argparse.ArgumentParser, command: str | None = No
         add("--progress", choices=("auto", "json", "none"), default="auto", help=text + only)
         quiet = {"action": "store_const", "const": "none", "dest": "progress"}
         add("--no-progress", default="auto", help="the same as --progress none", **quiet)
+        text = "write where the time went as a trace, which https://ui.perfetto.dev opens; -v logs the sums"
+        add("--profile", default=None, metavar="FILE", help=text + only)
     if command in EXAMPLES:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         examples = "\n".join(("examples:", *(f"  snapshots {each}" for each in EXAMPLES[command])))

@@ -91,6 +91,7 @@ _NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
 _FIRST_ROWS, _MOST_GROWTH = 64, 8
 """Rows of a cursor that are fetched at first, and by what their number grows at most: later rows may be larger."""
 
+_BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _NOT_UTF8 = "22021"
 _SHOWN_ROW = 200
 
@@ -302,8 +303,6 @@ class PostgresqlSession(PostgresqlConnection):
 
     Args:
         address: Where to connect; with `consistency`, the session reads that exported snapshot.
-        exports: Whether the session exports its own state. PostgreSQL exports nothing after a savepoint, so an error
-            ends such a session.
 
     Attributes:
         recoveries: Number of errors after which the session went back to its start and lost its locks.
@@ -314,11 +313,11 @@ class PostgresqlSession(PostgresqlConnection):
 
     _selects = True
 
-    def __init__(self, address: DatabaseAddress, *, exports: bool = False) -> None:
+    def __init__(self, address: DatabaseAddress) -> None:
         self.recoveries, self._copies = 0, address.copy
         super().__init__(address)
         try:
-            self.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY", "beginning to read")
+            self.execute(_BEGIN, "beginning to read")
             if address.consistency is not None:
                 try:
                     sql = f"SET TRANSACTION SNAPSHOT {literal(address.consistency)}"
@@ -335,11 +334,21 @@ class PostgresqlSession(PostgresqlConnection):
                         token=address.consistency,
                     ) from None
                 self.execute(f"SET LOCAL lock_timeout = '{JOINED_LOCK_WAIT}'", "beginning to read")
-            if not exports:
-                self.execute("SAVEPOINT start", "beginning to read")
+            self.execute("SAVEPOINT start", "beginning to read")
         except BaseException:
             self.close()
             raise
+
+    def export(self) -> str:
+        """Read the present state from here on, export it until the session ends, and return its name.
+
+        PostgreSQL exports nothing after a savepoint, so an error ends the state.
+        """
+        doing = "exporting the snapshot"
+        self.execute("ROLLBACK", doing)
+        self.execute(_BEGIN, doing)
+        token: str = self.rows("SELECT pg_catalog.pg_export_snapshot() AS token", doing, NOT_SHARED)[0]["token"]
+        return token
 
     @contextmanager
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:

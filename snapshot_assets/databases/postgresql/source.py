@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 
 from snapshot_assets.databases.postgresql.changes import changes_since, read_fence
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
-from snapshot_assets.databases.postgresql.partial_servers import NO_COPY, NO_SOURCE, NOT_SHARED, with_lacking
+from snapshot_assets.databases.postgresql.partial_servers import NO_COPY, NO_SOURCE, with_lacking
 from snapshot_assets.databases.postgresql.query import extract_query
 from snapshot_assets.databases.postgresql.row_counts import count_rows
 from snapshot_assets.databases.postgresql.scan import Scanner
@@ -190,14 +189,13 @@ class PostgresqlDatabase(Scanner):
 
     @contextmanager
     def hold(self, readers: Callable[[], int]) -> Iterator[HeldState]:
-        """Hold the present state on another connection, if connections share states; see `Database`."""
+        """Hold the present state until this connection closes, if connections share states; see `Database`."""
         if self._address.copy:
             self._try_copy()
         if not self._address.shares_states:
             yield OwnStates(_UNSHARED)
             return
-        with closing(PostgresqlSession(replace(self._address, consistency=None), exports=True)) as session:
-            yield _ExportedSnapshot(session, self._address.alias)
+        yield _ExportedSnapshot(self.session, self._address.alias)
 
     def _try_copy(self) -> None:
         query, doing = "SELECT 1 AS one", "trying COPY"
@@ -221,8 +219,7 @@ class _ExportedSnapshot:
     def __init__(self, session: PostgresqlSession, alias: str) -> None:
         self._session = session
         self._alias = alias
-        row = session.rows("SELECT pg_catalog.pg_export_snapshot() AS token", "exporting the snapshot", NOT_SHARED)[0]
-        self.token: str = row["token"]
+        self.token = session.export()
 
     def check(self) -> None:
         """Check that the session is still open; see `HeldState`."""

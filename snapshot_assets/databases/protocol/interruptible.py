@@ -13,6 +13,8 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import TypeVar
 
+from snapshot_assets.spans import span
+
 Result = TypeVar("Result")
 _SECONDS = 0.5
 
@@ -35,7 +37,8 @@ def interruptible(call: Callable[[], Result], cancel: Callable[[], None]) -> Res
                 cancel()
             wait([begun], _SECONDS)
 
-    return _in_thread(call, end)
+    with span("query"):
+        return _in_thread(call, end)
 
 
 def abandonable(call: Callable[[], Result], discard: Callable[[Result], None]) -> Result:

@@ -342,7 +342,7 @@ class Database(SchemaSource, Protocol):
     def hold(self, readers: Callable[[], int]) -> AbstractContextManager[HeldState]:
         """Hold the present state of the database for other connections until the context ends.
 
-        Connections whose `DatabaseAddress.consistency` is the state's token read it. This connection does not: to
+        Connections whose `DatabaseAddress.consistency` is the state's token read it. This connection only holds it: to
         extract the schema, open another one with the token too.
 
         Args:

@@ -49,6 +49,7 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted
 from snapshot_assets.format.windows import partition_key
+from snapshot_assets.spans import spanned
 from snapshot_assets.storage.base import ObjectStore
 
 _LOG = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ def _read(export: Export, chunks: Sequence[int], status: str, failed: Failures) 
     replaced = {chunk: _files(state, chunk) for chunk in chunks} if status != "exported" else {}
     new = {chunk for chunk in chunks if not state.completed(chunk)}
     export.catalog.commit(rules.in_progress(export.token, chunks, export.task.provenance.run))
-    works = export.plan(chunks)
+    works = spanned("plan", export.plan(chunks))
 
     def replacing(work: ChunkWork) -> ChunkWork:
         own = "present" if work.keeps_all else "exported" if work.chunk in new else status

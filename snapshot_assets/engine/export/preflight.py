@@ -22,6 +22,7 @@ from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.plan import Plan
+from snapshot_assets.spans import span
 
 _NO_END = datetime.max.replace(tzinfo=UTC)
 
@@ -44,7 +45,8 @@ def checked_schemas(
         SnapshotError: Something prevents the export; several things are one error, which lists all.
     """
     refusals = Refusals()
-    extracted = exported = source.extract(plan.selection, refusals)
+    with span("introspect"):
+        extracted = exported = source.extract(plan.selection, refusals)
     undecided = [table for table in extracted.tables if table.table_name in refusals.undecided]
     with refusals.noting(but=UnknownRelationError):  # where names are wrong, it is no news that nothing is selected
         decided = tuple(table for table in extracted.tables if table not in undecided)
@@ -58,7 +60,8 @@ def checked_schemas(
         ranged = plan
         with refusals.noting():
             ranged = resolve(TimeRange(*bounds) if bounds else None)
-        check_rows(source, ranged, checked, state, refusals)
+        with span("check rows"):
+            check_rows(source, ranged, checked, state, refusals)
     refusals.raise_any()
     return extracted, exported
 
@@ -138,7 +141,8 @@ def outside_of(
     if header.start is None or header.end is None or header.schema_only:
         return []
     end = outside_end(header)
-    outside = _count_outside(source, schema, header.start, end, header.time_zone, stage)
+    with span("count rows outside"):
+        outside = _count_outside(source, schema, header.start, end, header.time_zone, stage)
     if refused:
         refuse_outside(outside, header.start, end)
     return outside

@@ -10,6 +10,7 @@ from snapshot_assets.engine.reports import reporter
 from snapshot_assets.errors import LimitExceededError
 from snapshot_assets.format.actions import ColumnStatistics, DataFile, RowGroup
 from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectWriter
 
 
@@ -127,11 +128,13 @@ class HashingSink:
         if self._out is None or self._failure is not None:
             return len(data)
         try:
-            self._out.write(data)
+            with span("put"):
+                self._out.write(data)
         except BaseException as failure:
             self._failure = failure
             raise
-        self.sha256.update(data)
+        with span("hash"):
+            self.sha256.update(data)
         self.size += len(data)
         return len(data)
 

@@ -23,6 +23,7 @@ from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.header import PARQUET, FileFormat
 from snapshot_assets.format.layout import MAX_FOLDER_BYTES, partition_folder
 from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 60
@@ -165,10 +166,11 @@ def write_files(
         StorageError: The store refused or failed.
     """
     rows = checked(batches, TableName(target.schema, target.table), schema)
-    if file_format.is_text:
-        files = write_text(store, target, rows, file_format, max_file_size=max_file_size)
-    else:
-        files = write_parquet(store, target, rows, max_file_size=max_file_size)
+    with span("encode"):
+        if file_format.is_text:
+            files = write_text(store, target, rows, file_format, max_file_size=max_file_size)
+        else:
+            files = write_parquet(store, target, rows, max_file_size=max_file_size)
     if files or not keep_empty:
         return files
     if file_format.is_text:

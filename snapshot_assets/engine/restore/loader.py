@@ -28,6 +28,7 @@ from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, RestoreFailedError, SnapshotError, TaskFailedError
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import counted
+from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def hash_files(task: Task[FileWork]) -> Iterator[FileResult]:
     for work in task.works:
         file = work.plan.file
         try:
-            check_hash(task.store, file)
+            with span("hash"):
+                check_hash(task.store, file)
         except (DamageError, ObjectNotFoundError) as error:
             yield FileResult(file.chunk, error=error, damaged=file.path)
         except SnapshotError as error:

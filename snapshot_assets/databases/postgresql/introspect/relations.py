@@ -88,7 +88,7 @@ WHERE n.nspname = {literal(LEDGER_SCHEMA)} AND c.relkind IN ('r', 'p', 'v', 'm',
 """
 
 _NOT_CARRIED = """
-SELECT p.pronamespace::int8 AS schema,
+SELECT p.pronamespace AS schema,
     CASE p.prokind WHEN 'p' THEN 'procedure ' WHEN 'a' THEN 'aggregate ' ELSE 'function ' END
         || p.oid::regprocedure::text AS object, 'pg_proc'::regclass::oid AS class, p.oid
 FROM pg_proc p
@@ -189,7 +189,7 @@ def read_schemas(session: PostgresqlSession) -> dict[int, Schema]:
     rows = session.rows(_SCHEMAS, "listing schemas")
     not_carried: dict[int, list[str]] = {}
     query = f"""
-        SELECT o.schema, o.object FROM ({_NOT_CARRIED}) o
+        SELECT o.schema::int8 AS schema, o.object FROM ({_NOT_CARRIED}) o
         WHERE o.schema = ANY ({oid_array(row["oid"] for row in rows)}) AND NOT EXISTS (
             SELECT FROM pg_depend d WHERE d.classid = o.class AND d.objid = o.oid AND d.deptype IN ('e', 'i'))
         ORDER BY o.object"""
