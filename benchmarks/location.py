@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -66,9 +66,8 @@ class Shape:
     @classmethod
     def of(cls, files: int, **others: int) -> Shape:
         """Return the usual shape: a hundred files a window, and a tag for every thousand files."""
-        return cls(
-            files, **{"windows": files // 100, "tables": min(1000, files // 100), "tags": files // 1000} | others
-        )
+        usual = {"windows": files // 100, "tables": min(1000, files // 100), "tags": files // 1000} | others
+        return cls(files, usual["windows"], usual["tables"], usual["tags"])
 
 
 def store_of(folder: str) -> ObjectStore:
@@ -85,7 +84,7 @@ def schema_of(tables: int) -> DatabaseSchema:
     return DatabaseSchema(
         database="duckdb",
         schemas=(Schema(name="main"),),
-        tables=tuple(Table(schema="main", name=name, columns=columns, time_index="t") for name in names),
+        tables=tuple(Table(schema_name="main", name=name, columns=columns, time_index="t") for name in names),
     )
 
 
@@ -210,7 +209,7 @@ class Generator:
             header=header,
         )
         ref = write_receipt(self.store, receipt)
-        changes = [
+        changes: list[act.Action] = [
             self._completed(chunk, [*known[REPLACED:], *new], ref),
             *(act.RemoveFile(file.path) for file in known[:REPLACED]),
             *map(act.AddFile, new),

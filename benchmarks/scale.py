@@ -77,7 +77,7 @@ def statement(catalog: Catalog) -> None:
 
 def verify_quick(catalog: Catalog) -> None:
     """Verify all but hints and the objects of tags, each of which is as large as a manifest."""
-    verification.pin_faults = lambda *_: iter(())
+    setattr(verification, "pin_faults", lambda *_: iter(()))  # noqa: B010
     report = verification.verify(catalog.store, depth="quick")
     assert report.files >= catalog.state.files.totals()[0]
 

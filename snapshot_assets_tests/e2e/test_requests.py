@@ -33,7 +33,7 @@ def counted(server: StoreOptions, log: Path, uri: str, folder: Path, tables: int
     with duckdb.connect(str(folder / "source.duckdb")) as connection:
         for table in range(tables):
             connection.execute(
-                f"CREATE TABLE t{table} AS SELECT '{START}'::TIMESTAMPTZ + to_hours(n) AS ts, n FROM range({windows}) r(n)"
+                f"CREATE TABLE t{table} AS SELECT '{START}'::TIMESTAMPTZ + to_hours(n) AS ts FROM range({windows}) r(n)"
             )
     store = open_store(parse_location(uri), server)
     place = Place(f"duckdb://{folder}/source.duckdb", folder)
