@@ -55,6 +55,7 @@ class DatabaseKind:
         local_file: Whether it is a file, which tasks on other machines cannot open, and which opening a target creates.
         encoded: Whether a source takes the field `encoding`, because its texts may have no encoding of their own.
         code: Whether functions, triggers and other code can be restored from one into another.
+        mend_indexes: What to do where an index may hide rows of a table, for messages; `{table}` stands for its name.
     """
 
     contract: int
@@ -73,6 +74,7 @@ class DatabaseKind:
     local_file: bool = False
     encoded: bool = False
     code: bool = False
+    mend_indexes: str = "check and rebuild the table's indexes"
 
 
 class DatabaseModule(Protocol):

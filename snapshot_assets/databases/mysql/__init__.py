@@ -40,6 +40,8 @@ KIND = DatabaseKind(
     shares_states=False,
     drivers=("pymysql",),
     requirement="snapshot-assets[mysql]",
+    code=True,
+    mend_indexes="run CHECK TABLE, and rebuild the table with ALTER TABLE … FORCE",
 )
 _TLS = ("preferred", "disabled", "required", "verify")
 _OPTIONS = ("unix_socket", "ssl", "ssl_ca")
@@ -126,10 +128,10 @@ def open_target(address: DatabaseAddress) -> SqlTarget:
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`. `code` changes nothing."""
+    """Return the statements that create a schema; see `TargetModule.define`."""
     from snapshot_assets.databases.mysql.ddl import define as define_schema
 
-    return define_schema(schema, expressions=expressions)
+    return define_schema(schema, expressions=expressions, code=code)
 
 
 def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:

@@ -31,6 +31,7 @@ KIND = DatabaseKind(
     requirement="snapshot-assets[postgres]",
     encoded=True,
     code=True,
+    mend_indexes="check the indexes with amcheck, and REINDEX TABLE {table}",
 )
 
 

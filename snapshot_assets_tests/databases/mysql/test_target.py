@@ -187,7 +187,10 @@ def test_triggers_of_tables_are_reported(mariadb_server: MariadbServer, mariadb_
         "CREATE TABLE t (id int)", "CREATE TRIGGER g BEFORE INSERT ON t FOR EACH ROW SET NEW.id = 0", database="shop"
     )
     with opened(mariadb_database) as target:
-        assert target.acting([T], deletes=False) == ["Trigger g of shop.t acts on each INSERT."]
+        [acting] = target.acting([T], deletes=False)
+        assert acting.startswith(
+            "Trigger g of shop.t acts on each INSERT. Drop it until the import ends; with --with-code"
+        )
         assert target.acting([TableName("shop", "u")], deletes=True) == []
 
 
