@@ -17,7 +17,7 @@ from snapshot_assets.format.units import counted
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class ObjectInfo:
     """One object of a listing.
 

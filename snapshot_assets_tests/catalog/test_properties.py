@@ -139,7 +139,7 @@ def test_linearity(writer: Writer) -> None:
     assert sorted(won) == list(range(2, 2 + writers * each))
     scan = scan_log(writer.store)
     assert (scan.faults, scan.state.revision) == ([], 1 + writers * each)
-    runs = {action.run for entry in scan.entries[1:] for action in entry.transaction.actions}
+    runs = {action.run for entry in [*scan.entries][1:] for action in entry.transaction.actions}
     assert runs == {f"{number} {turn}" for number in range(writers) for turn in range(each)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint, read_own_checkpoint, same_states
@@ -34,7 +35,8 @@ class LogScan:
         first: The checkpoint that folding started from; 0 for none.
         transactions: Revisions that have a transaction, ascending.
         start: The checkpoint that the log starts with, 0 for none. Nothing else gives it again.
-        entries: The last unbroken run of folded entries.
+        folded: Revisions of the last unbroken run of folded entries, which are read again where they are needed: a
+            million files take gigabytes as actions.
         faults: Path and error of every object that is unreadable or does not follow.
         torn: Paths of the checkpoints among them that are damaged, and that the log before them gives again.
         replica: The marker of a replica, unless it is damaged, which is one of the faults.
@@ -45,7 +47,7 @@ class LogScan:
     first: int = 0
     transactions: list[int] = field(default_factory=list)
     start: int = 0
-    entries: list[LogEntry] = field(default_factory=list)
+    folded: list[int] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
     torn: set[str] = field(default_factory=set)
     replica: Replica | None = None
@@ -59,6 +61,13 @@ class LogScan:
     def reaches_end(self) -> bool:
         """Whether the state is that of the log's last transaction."""
         return self.state.revision >= max(self.transactions, default=1)
+
+    @property
+    def entries(self) -> Iterator[LogEntry]:
+        """The folded entries; it ends before one that was pruned or replaced meanwhile."""
+        with suppress(ObjectNotFoundError, *FAULTS):
+            for revision in self.folded:
+                yield read_entry(self.store, revision)
 
     def states(self) -> Iterator[State]:
         """Yield the state after each revision of a snapshot; each is the same object, changed."""
@@ -150,7 +159,7 @@ class LogScan:
             read_checkpoint(self.store, revision, statistics=True)
         except DamageError as fault:
             self._note(path, fault)
-        self.first, self.entries = revision, []
+        self.first, self.folded = revision, []
         return True
 
     def _pass_over(self, missing: range, later: int) -> None:
@@ -184,7 +193,7 @@ class LogScan:
                 for state in self._folded():  # again: a transaction that contradicts it has changed a part of it
                     self.state = state
             else:
-                self.entries.append(entry)
+                self.folded.append(revision)
 
     def _start_again(self, entry: LogEntry, path: str) -> bool:
         """Continue from a rebuild's checkpoint: revisions below are no part of the log, so their faults are dropped."""
@@ -212,6 +221,7 @@ class LogScan:
                 raise foreign_location(path, checkpoint.location_id, self.state.location_id)
             if not same_states(checkpoint, self.state):
                 raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
+            self.state.files = read_checkpoint(self.store, revision).files  # the same in columns
         except ObjectNotFoundError:
             pass  # pruned since it was listed
         except FAULTS as fault:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Literal
 
 from snapshot_assets.catalog.state.fold import State
@@ -111,6 +111,8 @@ FEW_CHUNKS = 10
 HASHING_THREADS = max(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 """Threads that hash files, but see `hashing_threads`: one for each core, and enough to keep requests in flight."""
 
+_CHECKED = 4096
+"""Files that wait in the pool at a time."""
 _BLOCK = 4 << 20
 _LOCAL_BLOCK = 256 << 10  # stays in a core's own cache between reading and hashing
 
@@ -171,26 +173,26 @@ def file_faults(
     The report gets the counts.
     """
     reads = report.depth != "quick"
-    work = [(file, reads and (hashed is None or file.path in hashed)) for file in files]
 
-    def check(item: tuple[DataFile, bool]) -> Fault | None:
-        file, is_hashed = item
-        info = objects.get(file.path)
+    def check(file: DataFile) -> tuple[DataFile, bool, Fault | None]:
+        is_hashed, info = reads and (hashed is None or file.path in hashed), objects.get(file.path)
         if info is None:
-            return missing(store, file.path, file.chunk)
+            return file, is_hashed, missing(store, file.path, file.chunk)
         if info.size != file.bytes:
             message = f"{file.path} has {counted(info.size, 'byte')}; expected {file.bytes:,}."
-            return Fault(FaultKind.SIZE, file.path, message, file.chunk)
-        return _hash_fault(store, file, report) if is_hashed else None
+            return file, is_hashed, Fault(FaultKind.SIZE, file.path, message, file.chunk)
+        return file, is_hashed, _hash_fault(store, file, report) if is_hashed else None
 
+    left = iter(files)
     with threads(hashing_threads(store, HASHING_THREADS)) as pool:
-        for (file, is_hashed), fault in zip(work, pool.map(check, work), strict=True):
-            report.files += 1
-            report.hashed += is_hashed
-            report.paths.update([file.path] if is_hashed else ())
-            progress(file)
-            if fault is not None:
-                yield fault
+        while some := [*islice(left, _CHECKED)]:  # a few at a time: what waits in a pool takes memory
+            for file, is_hashed, fault in pool.map(check, some):
+                report.files += 1
+                report.hashed += is_hashed
+                report.paths.update([file.path] if is_hashed else ())
+                progress(file)
+                if fault is not None:
+                    yield fault
 
 
 def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:

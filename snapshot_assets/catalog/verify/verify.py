@@ -205,10 +205,11 @@ def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     if scan.faults:
         return
     state = scan.state
-    actions = [action for entry in scan.entries for action in entry.transaction.actions]
-    actions += [action for event in state.events for action in event.actions]
-    named = state.files.paths() | {path for action in actions for path in named_by(action)}
-    orphans = [path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named]
+    named = state.files.paths() | {path for event in state.events for each in event.actions for path in named_by(each)}
+    left = {path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named}
+    for entry in scan.entries if left else ():
+        left.difference_update(path for action in entry.transaction.actions for path in named_by(action))
+    orphans = sorted(left)
     wanted = state.missing() if orphans and state.schemas and not state.deleted else []
     receipts = list(adoptable_receipts(scan.store, state, wanted, orphans))
     adopted = newest_fitting(state, receipts, state.schemas[state.schema_id].sha256) if receipts else {}

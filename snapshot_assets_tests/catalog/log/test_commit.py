@@ -180,7 +180,7 @@ def test_a_store_without_conditional_creates_is_refused_unless_the_plan_promises
 
 
 def _rewrite(writer, at, **changes):
-    entry = scan_log(writer.store).entries[at - 1]
+    entry = [*scan_log(writer.store).entries][at - 1]
     writer.store.put(transaction_path(at), encode_transaction(replace(entry.transaction, **changes)))
 
 

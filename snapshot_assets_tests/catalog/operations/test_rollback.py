@@ -85,7 +85,7 @@ def test_the_head_gets_the_data_of_an_older_revision_in_one_transaction(any_loca
     assert (state.sealed, state.newest_seal.seal.checksum) == (True, then.newest_seal.seal.checksum)
     assert json.loads(sealed.store.get("manifest.json"))["revision"] == 8
     assert sealed.store.get("SHA256SUMS") == sums_of(then)
-    actions = scan_log(sealed.store).entries[-1].transaction.actions
+    actions = [*scan_log(sealed.store).entries][-1].transaction.actions
     assert [type(action) for action in actions] == [
         act.Rollback,
         act.SchemaAdded,

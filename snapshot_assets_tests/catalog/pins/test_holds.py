@@ -83,7 +83,7 @@ def kept(store: ObjectStore) -> bool:
 def test_a_hold_is_one_transaction_with_who_when_and_why_and_the_tag_stays_as_it_was(sealed: Writer) -> None:
     before = create_tag(sealed.catalog, "evidence", SEAL, DAY).known.pin
     done = hold_tag(Catalog.open_for_writing(sealed.store), "evidence", f" {WHY} ")
-    [action] = scan_log(sealed.store).entries[-1].transaction.actions
+    [action] = [*scan_log(sealed.store).entries][-1].transaction.actions
     assert isinstance(action, act.TagHeld)
     assert replace(action.tag, object=before.object) == before
     assert (action.note.by, action.note.reason) == (done.known.created_by, WHY)
@@ -103,7 +103,7 @@ def test_a_hold_is_one_transaction_with_who_when_and_why_and_the_tag_stays_as_it
 
 def test_a_release_is_one_transaction_with_who_when_and_why_and_rules_apply_again(held: Writer) -> None:
     done = release_tag(held.catalog, "evidence", "settled", "judge")
-    [action] = scan_log(held.store).entries[-1].transaction.actions
+    [action] = [*scan_log(held.store).entries][-1].transaction.actions
     assert isinstance(action, act.TagReleased)
     assert (action.note.by, action.note.reason) == ("judge", "settled")
     assert "hold" not in parse_json(held.store.get(done.known.pin.object.path), "tag")

@@ -22,7 +22,7 @@ WEEK = timedelta(days=7)
 
 
 def last_actions(store):
-    return [type(action) for action in scan_log(store).entries[-1].transaction.actions]
+    return [type(action) for action in [*scan_log(store).entries][-1].transaction.actions]
 
 
 def test_a_renamed_tag_is_one_transaction_and_keeps_its_revision_creation_and_life(sealed):
