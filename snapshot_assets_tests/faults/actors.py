@@ -119,15 +119,19 @@ def compactor(*chunks: int) -> Callable[[Actor], None]:
     def work(actor: Actor) -> None:
         catalog = actor.open()
         for chunk in chunks:
-            if catalog.refresh().files.chunk(chunk):
-                token, receipt, ref = _write(catalog, chunk, compaction=MERGED)
-                inputs = set(catalog.state.files.chunk(chunk))
-                try:
-                    commit_merged(catalog, token, receipt, ref)
-                except ObjectNotFoundError:
-                    assert not inputs <= set(catalog.refresh().files.chunk(chunk))
+            _compact(catalog, chunk)
 
     return work
+
+
+def _compact(catalog: Recorded, chunk: int) -> None:
+    if catalog.refresh().files.chunk(chunk):
+        token, receipt, ref = _write(catalog, chunk, compaction=MERGED)
+        inputs = set(catalog.state.files.chunk(chunk))
+        try:
+            commit_merged(catalog, token, receipt, ref)
+        except ObjectNotFoundError:
+            assert not inputs <= set(catalog.refresh().files.chunk(chunk))
 
 
 def forcer(actor: Actor) -> None:
