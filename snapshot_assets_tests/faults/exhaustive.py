@@ -13,15 +13,18 @@ import random
 import secrets
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import filterfalse
 from typing import Any
 
 import pytest
 
 from snapshot_assets.catalog.log import store as log
+from snapshot_assets.format.layout import is_probe
 from snapshot_assets.storage import bulk, create
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.faults.interleaving import Actor, Clock, Recorded, SeenStore, World
@@ -35,16 +38,25 @@ class Step:
 
     Attributes:
         path: Of the object, or what the listed paths begin with.
-        changed: Paths of the objects that were written or deleted.
+        page_end: Of the two pages of a listing, the last path on the first one.
+        changed: Paths of the objects that were written or deleted. Readers pass over probes.
     """
 
     actor: int
     operation: str
     path: str
-    changed: frozenset[str] = frozenset()
+    page_end: str
+    changed: frozenset[str]
 
     def touches(self, path: str) -> bool:
-        return path.startswith(self.path) if self.operation in ("list", "folders") else path == self.path
+        match self.operation:
+            case "list":
+                return path.startswith(self.path) and path <= self.page_end
+            case "list on":
+                return path.startswith(self.path) and path > self.page_end
+            case "folders":
+                return path.startswith(self.path)
+        return path == self.path
 
     def __str__(self) -> str:
         return f"{self.actor}: {self.operation} {self.path}"
@@ -69,13 +81,9 @@ class Player(Actor):
     Args:
         number: Its number in the play.
         work: What it does; calls `ready` after its opening.
-
-    Attributes:
-        opened: Called once the location is open.
     """
 
     play: Play
-    opened: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, world: World, number: int, work: Callable[[Player], None], fault: Fault) -> None:
         super().__init__(world, str(number), work)
@@ -90,7 +98,6 @@ class Player(Actor):
         """Open the location; see `Actor.open`. What follows is not scheduled either, until the actor is `ready`."""
         catalog = super().open()
         self._free = True
-        self.opened()
         return catalog
 
     def beside(self, world: World) -> ObjectStore:
@@ -160,14 +167,27 @@ class Play:
     def note(self) -> None:
         """Note the call that was made, if one was, and choose who makes the next one."""
         if self.turn is not None:
+            operation, path = self.actors[self.turn].pending
+            end = self.world.page_end(path) if operation.startswith("list") else ""
             changed = self.world.store.changed
-            self.steps.append(Step(self.turn, *self.actors[self.turn].pending, frozenset(changed)))
+            self.steps.append(Step(self.turn, operation, path, end, frozenset(filterfalse(is_probe, changed))))
             changed.clear()
             self.turn = self._choose(self)
 
     def alive(self) -> list[int]:
         """Return the numbers of the actors that have not ended."""
         return [actor.number for actor in self.actors if not actor.ended]
+
+    def end(self) -> Hashable:
+        """Return all that the end of a schedule can be judged by."""
+        world = self.world
+        return (
+            frozenset(world.store.objects.items()),
+            frozenset(world.replica.items()),
+            tuple((type(actor.error), repr(actor.crash)) for actor in self.actors),
+            frozenset(won.uuid for won in world.won),
+            frozenset(world.unknown),
+        )
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.steps))
@@ -293,6 +313,15 @@ def repeatable() -> Iterator[None]:
         yield
 
 
-def copy_of(world: World) -> World:
-    """Return an equal world, which is changed apart from the other one."""
-    return World(MemoryStore(dict(world.store.objects)), Clock(world.clock.now)).after(world)
+class SmallWorld(World):
+    """A world in memory. First pages of listings end where they would at the start, as if pages were long.
+
+    So a new object changes one page alone.
+    """
+
+    def __init__(self, clock: Clock, objects: dict[str, bytes] | None = None) -> None:
+        super().__init__(MemoryStore(objects), clock)
+        self.page_end = cache(super().page_end)
+
+    def copy(self) -> SmallWorld:
+        return SmallWorld(Clock(self.clock.now), dict(self.store.objects)).after(self)

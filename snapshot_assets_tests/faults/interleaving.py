@@ -54,6 +54,11 @@ class World:
         self.applied: dict[str, set[int]] = {}
         self.replica: dict[str, bytes] = {}
 
+    def page_end(self, prefix: str) -> str:
+        """Return the last path on the first page of a listing."""
+        paths = [info.path for info in self.store.list(prefix)]
+        return paths[(len(paths) - 1) // 2] if paths else ""
+
     def copy(self, folder: Path) -> World:
         """Return an equal world in another folder."""
         shutil.rmtree(folder, ignore_errors=True)
@@ -101,11 +106,10 @@ class SeenStore:
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         self.pause("list", prefix)
-        found = list(self.world.store.list(prefix))
-        page = found[: (len(found) + 1) // 2]
-        self.pause("list", prefix)
-        page += [info for info in self.world.store.list(prefix) if not page or info.path > page[-1].path]
-        return iter([self._dated(info) for info in page])
+        end = self.world.page_end(prefix)
+        page = [self._dated(info) for info in self.world.store.list(prefix) if info.path <= end]
+        self.pause("list on", prefix)
+        return iter(page + [self._dated(info) for info in self.world.store.list(prefix) if info.path > end])
 
     def temporaries(self) -> Iterator[ObjectInfo]:
         return self.world.store.temporaries()

@@ -153,7 +153,9 @@ def check(world: World, actors: list[Actor]) -> None:
 def _check_log(world: World) -> None:
     scan = scan_log(world.store)
     assert not scan.faults, scan.faults
-    world.won += [entry.transaction for entry in scan.entries if entry.transaction.uuid in world.unknown]
+    known = [entry.transaction for entry in scan.entries if entry.transaction.uuid in world.unknown]
+    world.won += known
+    world.unknown.difference_update(transaction.uuid for transaction in known)
     won = {transaction.revision: transaction.uuid for transaction in world.won}
     assert sorted(won) == list(range(1, len(world.won) + 1)), "revisions are won once each, without a hole"
     logged = {entry.transaction.revision: entry.transaction.uuid for entry in scan.entries}

@@ -1,5 +1,7 @@
 """The pairs of actors whose storage calls `exhaustive` puts in every order, and the small locations that they work on.
 
+`python -m snapshot_assets_tests.faults.pairs` searches all of them with every fault, and prints what that covers.
+
 Each location is older than the grace period, so that collectors and pruners delete from their first call on. The clock
 moves before the first scheduled call only, while an exporter waits with its files.
 """
@@ -7,8 +9,9 @@ moves before the first scheduled call only, while an exporter waits with its fil
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from math import comb
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
@@ -19,17 +22,19 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, hold_tag
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.engine.export.start_snapshot import start_snapshot
-from snapshot_assets.format.documents import sha256_hex
+from snapshot_assets.errors import OutcomeUnknownError, SnapshotError, StoreUnavailableError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START
-from snapshot_assets_tests.catalog.execute import delete_rows, expire
+from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune
 from snapshot_assets_tests.catalog.replication.test_replicate import assert_equal
 from snapshot_assets_tests.faults import actors
 from snapshot_assets_tests.faults.actors import CHUNKS, GRACE, HOUR
-from snapshot_assets_tests.faults.exhaustive import Play, Player, copy_of
-from snapshot_assets_tests.faults.interleaving import Clock, Recorded, SeenStore, World
+from snapshot_assets_tests.faults.conftest import CHANGES
+from snapshot_assets_tests.faults.exhaustive import Play, Player, Search, SmallWorld
+from snapshot_assets_tests.faults.interleaving import Clock, Recorded, SeenStore
 from snapshot_assets_tests.faults.memory import MemoryStore
-from snapshot_assets_tests.faults.store import Fault
+from snapshot_assets_tests.faults.model import check
+from snapshot_assets_tests.faults.store import Dropped, Fault
 from snapshot_assets_tests.faults.test_replication import assert_readable
 from snapshot_assets_tests.schema_documents import write_schema
 
@@ -44,25 +49,101 @@ class Pair:
     Attributes:
         world: Makes the location.
         holds: Checks what must hold in the end, beside what `model.check` does.
+        again: What the next run does first after a fault, to mend what only it can.
+        refusals: Errors that an actor may get, beside those of `model.check`.
     """
 
-    world: Callable[[], World]
+    world: Callable[[], SmallWorld]
     one: Work
     other: Work
     holds: Callable[[Play], None] = lambda _: None
+    again: Callable[[Recorded], object] = lambda _: None
+    refusals: tuple[type[SnapshotError], ...] = ()
 
-    def start(self, world: World, fault: Fault = Fault(), struck: int = 0) -> Play:
+    def start(self, world: SmallWorld, struck: int = 0, fault: Fault = Fault()) -> Play:
         """Return both at the start of their work in a copy of a world; the fault strikes one of them."""
-        copy = copy_of(world)
+        copy = world.copy()
         works = enumerate((self.one, self.other))
         return Play(copy, [Player(copy, number, work, fault if number == struck else Fault()) for number, work in works])
+
+    def check(self, play: Play) -> None:
+        """Check a world after a schedule, and again once everything unreferenced is collected and pruned."""
+        world, struck = play.world, any(actor.fault.at for actor in play.actors)
+        others = [actor for actor in play.actors if not self._excuses(actor)]
+        catalog = Recorded.open_for_writing(SeenStore(world), clock=world.clock)
+        if struck:
+            self.again(catalog)
+        check(world, others)
+        self.holds(play)
+        _aged(world)
+        collect_garbage(catalog)
+        prune(catalog)
+        check(world, others)
+
+    def _excuses(self, actor: Player) -> bool:
+        if actor.fault.at and isinstance(actor.error or actor.crash, (StoreUnavailableError, OutcomeUnknownError, Dropped)):
+            return True
+        return isinstance(actor.error, self.refusals)
+
+
+@dataclass
+class Coverage:
+    """What a search covers.
+
+    Attributes:
+        calls: The most calls of each actor in a schedule.
+        played: How many schedules were played.
+        found: What each call of each actor was, by actor and number.
+    """
+
+    calls: list[int] = field(default_factory=lambda: [0, 0])
+    played: int = 0
+    found: dict[tuple[int, int], set[str]] = field(default_factory=dict)
+
+    @property
+    def orders(self) -> int:
+        """The number of orders of so many calls."""
+        return comb(sum(self.calls), self.calls[0])
+
+    def faults(self) -> list[tuple[int, Fault]]:
+        """Return every actor and fault: each call fails, and each change is also lost to its caller or the last one.
+
+        A crash before a call is one after the change before it.
+        """
+        return [
+            (actor, Fault(kind, at))
+            for (actor, at), operations in sorted(self.found.items())
+            for kind in ("fail-before", "fail-after", "drop-after")
+            if kind == "fail-before" or operations & set(CHANGES)
+        ]
+
+
+def cover(pair: Pair, world: SmallWorld, struck: int = 0, fault: Fault = Fault()) -> Coverage:
+    """Play all schedules of a pair in a world, and check each end of them once."""
+    covered, ends = Coverage(), set[object]()
+    for play in Search(lambda: pair.start(world, struck, fault)):
+        covered.played += 1
+        calls = [0, 0]
+        for step in play.steps:
+            calls[step.actor] += 1
+            covered.found.setdefault((step.actor, calls[step.actor]), set()).add(step.operation)
+        covered.calls = [*map(max, covered.calls, calls)]
+        end = play.end()
+        if end not in ends:
+            ends.add(end)
+            try:
+                pair.check(play)
+            except Exception as error:
+                error.add_note(f"{fault} of actor {struck} in this schedule:\n{play}")
+                raise
+    return covered
 
 
 # Locations
 
 
-def _new() -> tuple[World, Recorded]:
-    world = World(MemoryStore(), Clock(START + 100 * GRACE))
+def _new() -> tuple[SmallWorld, Recorded]:
+    world = SmallWorld(Clock(START + 100 * GRACE))
     catalog = Recorded.open_for_writing(SeenStore(world), clock=world.clock)
     catalog.commit(rules.begin(HEADER, write_schema(catalog.store, SCHEMA)))
     for chunk in CHUNKS:
@@ -70,12 +151,12 @@ def _new() -> tuple[World, Recorded]:
     return world, catalog
 
 
-def _aged(world: World) -> World:
+def _aged(world: SmallWorld) -> SmallWorld:
     world.clock.now += 3 * GRACE
     return world
 
 
-def _sealed_twice() -> World:
+def _sealed_twice() -> SmallWorld:
     """Seals at revisions 5 and 7; the first one has a file that the second one has not, and a tag that has outlived."""
     world, catalog = _new()
     create_tag(catalog, "first", seal(catalog).seal.revision, GRACE)
@@ -84,7 +165,7 @@ def _sealed_twice() -> World:
     return _aged(world)
 
 
-def _expired() -> World:
+def _expired() -> SmallWorld:
     """The first of two seals has expired."""
     world, catalog = _new()
     seal(catalog)
@@ -94,7 +175,7 @@ def _expired() -> World:
     return _aged(world)
 
 
-def _replicated() -> World:
+def _replicated() -> SmallWorld:
     """Has a replica of its first seal, which has expired since."""
     world, catalog = _new()
     seal(catalog)
@@ -107,17 +188,19 @@ def _replicated() -> World:
     return _aged(world)
 
 
-def _forced() -> World:
+def _forced() -> SmallWorld:
     """A snapshot of another schema has replaced that of the first one, which no retained revision needs."""
-    world, catalog = _new()
+    world = SmallWorld(Clock(START + 100 * GRACE))
+    catalog = Recorded.open_for_writing(SeenStore(world), clock=world.clock)
+    catalog.commit(rules.begin(HEADER, write_schema(catalog.store, SCHEMA)))
     header = replace(HEADER, name="forced")
     catalog.commit(rules.begin(header, write_schema(catalog.store, OTHER_SCHEMA), force=True))
     return _aged(world)
 
 
-def _left_receipt() -> World:
+def _left_receipt() -> SmallWorld:
     """An export died after it wrote the receipt of the last chunk; another one died before and left garbage."""
-    world = World(MemoryStore(), Clock(START + 100 * GRACE))
+    world = SmallWorld(Clock(START + 100 * GRACE))
     catalog = Recorded.open_for_writing(SeenStore(world), clock=world.clock)
     catalog.commit(rules.begin(HEADER, write_schema(catalog.store, SCHEMA)))
     for chunk in (1, 2):
@@ -127,7 +210,7 @@ def _left_receipt() -> World:
     return _aged(world)
 
 
-def _with_checkpoints() -> World:
+def _with_checkpoints() -> SmallWorld:
     """Two seals, and two checkpoints after the first one."""
     world, catalog = _new()
     seal(catalog)
@@ -184,8 +267,11 @@ def pruner(actor: Player) -> None:
 
 
 def resumer(actor: Player) -> None:
-    actor.opened = actor.ready
-    actors.resumer(actor)
+    """Adopts a receipt that was found when the location was opened."""
+    catalog = actor.open()
+    token, found = catalog.token(), actors._adoptable(catalog)
+    actor.ready()
+    actors._adopt(catalog, token, found)
 
 
 def tagger(actor: Player) -> None:
@@ -214,7 +300,7 @@ def reader(actor: Player) -> None:
 
 
 def replicator(actor: Player) -> None:
-    target = World(MemoryStore(dict(actor.world.replica), "file:///replica"), actor.world.clock)
+    target = SmallWorld(actor.world.clock, dict(actor.world.replica))
     target.written = dict.fromkeys(target.store.objects, START)
     actor.world.replica = target.store.objects
     store = actor.beside(target)
@@ -239,10 +325,10 @@ def _replica_is_true(play: Play) -> None:
     assert_equal(source, replica)
 
 
-def _receipt_was_adopted(play: Play) -> None:
-    state = read_state(play.world.store)
-    for known in state.live_files(3):
-        assert sha256_hex(play.world.store.get(known.file.path)) == known.file.sha256
+def _start_again(catalog: Recorded) -> None:
+    """Start the snapshot unless it was not begun: that writes schema documents which a killed run or collection lost."""
+    if catalog.refresh().header == HEADER:
+        start_snapshot(catalog, HEADER, SCHEMA)
 
 
 PAIRS = {
@@ -251,7 +337,11 @@ PAIRS = {
     "export that waited longer than the grace period × gc": Pair(_expired, exporter(GRACE + HOUR), collector),
     "resumed export × gc": Pair(_left_receipt, resumer, collector),
     "start of a snapshot × gc": Pair(
-        _forced, _after_opening(lambda catalog: start_snapshot(catalog, HEADER, SCHEMA, force=True)), collector
+        _forced,
+        _after_opening(lambda catalog: start_snapshot(catalog, HEADER, SCHEMA, force=True)),
+        collector,
+        again=_start_again,
+        refusals=(StoreUnavailableError,),
     ),
     "tag × expire": Pair(_sealed_twice, tagger, _after_opening(lambda catalog: expire(catalog, keep_last=1))),
     "prune × reader": Pair(_with_checkpoints, pruner, reader),
