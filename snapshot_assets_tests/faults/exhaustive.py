@@ -314,14 +314,15 @@ def repeatable() -> Iterator[None]:
 
 
 class SmallWorld(World):
-    """A world in memory. First pages of listings end where they would at the start, as if pages were long.
+    """A world in memory. First pages of listings end where they would at its start, as if pages were long.
 
     So a new object changes one page alone.
     """
 
     def __init__(self, clock: Clock, objects: dict[str, bytes] | None = None) -> None:
         super().__init__(MemoryStore(objects), clock)
-        self.page_end = cache(super().page_end)
+        first = World(MemoryStore(dict(self.store.objects)), clock)
+        self.page_end = cache(first.page_end)
 
     def copy(self) -> SmallWorld:
         return SmallWorld(Clock(self.clock.now), dict(self.store.objects)).after(self)

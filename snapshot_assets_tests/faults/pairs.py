@@ -8,6 +8,7 @@ moves before the first scheduled call only, while an exporter waits with its fil
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -30,7 +31,7 @@ from snapshot_assets_tests.catalog.replication.test_replicate import assert_equa
 from snapshot_assets_tests.faults import actors
 from snapshot_assets_tests.faults.actors import CHUNKS, GRACE, HOUR
 from snapshot_assets_tests.faults.conftest import CHANGES
-from snapshot_assets_tests.faults.exhaustive import Play, Player, Search, SmallWorld
+from snapshot_assets_tests.faults.exhaustive import Play, Player, Search, SmallWorld, repeatable
 from snapshot_assets_tests.faults.interleaving import Clock, Recorded, SeenStore
 from snapshot_assets_tests.faults.memory import MemoryStore
 from snapshot_assets_tests.faults.model import check
@@ -51,6 +52,7 @@ class Pair:
         holds: Checks what must hold in the end, beside what `model.check` does.
         again: What the next run does first after a fault, to mend what only it can.
         refusals: Errors that an actor may get, beside those of `model.check`.
+        every: One of so many faults is tried, because each has very many schedules.
     """
 
     world: Callable[[], SmallWorld]
@@ -59,12 +61,15 @@ class Pair:
     holds: Callable[[Play], None] = lambda _: None
     again: Callable[[Recorded], object] = lambda _: None
     refusals: tuple[type[SnapshotError], ...] = ()
+    every: int = 1
 
     def start(self, world: SmallWorld, struck: int = 0, fault: Fault = Fault()) -> Play:
         """Return both at the start of their work in a copy of a world; the fault strikes one of them."""
         copy = world.copy()
         works = enumerate((self.one, self.other))
-        return Play(copy, [Player(copy, number, work, fault if number == struck else Fault()) for number, work in works])
+        return Play(
+            copy, [Player(copy, number, work, fault if number == struck else Fault()) for number, work in works]
+        )
 
     def check(self, play: Play) -> None:
         """Check a world after a schedule, and again once everything unreferenced is collected and pruned."""
@@ -81,7 +86,9 @@ class Pair:
         check(world, others)
 
     def _excuses(self, actor: Player) -> bool:
-        if actor.fault.at and isinstance(actor.error or actor.crash, (StoreUnavailableError, OutcomeUnknownError, Dropped)):
+        if actor.fault.at and isinstance(
+            actor.error or actor.crash, (StoreUnavailableError, OutcomeUnknownError, Dropped)
+        ):
             return True
         return isinstance(actor.error, self.refusals)
 
@@ -242,7 +249,7 @@ def exporter(waits: timedelta = timedelta(0)) -> Work:
     return work
 
 
-def _after_opening(work: Callable[[Recorded], object]) -> Work:
+def after_opening(work: Callable[[Recorded], object]) -> Work:
     def run(actor: Player) -> None:
         catalog = actor.open()
         actor.ready()
@@ -332,30 +339,56 @@ def _start_again(catalog: Recorded) -> None:
 
 
 PAIRS = {
-    "export × gc": Pair(_expired, exporter(), collector),
-    "export that waited for half the grace period × gc": Pair(_expired, exporter(GRACE / 2), collector),
-    "export that waited longer than the grace period × gc": Pair(_expired, exporter(GRACE + HOUR), collector),
-    "resumed export × gc": Pair(_left_receipt, resumer, collector),
-    "start of a snapshot × gc": Pair(
+    "export x gc": Pair(_expired, exporter(), collector),
+    "export that waited for half the grace period x gc": Pair(_expired, exporter(GRACE / 2), collector),
+    "export that waited longer than the grace period x gc": Pair(_expired, exporter(GRACE + HOUR), collector),
+    "resumed export x gc": Pair(_left_receipt, resumer, collector),
+    "start of a snapshot x gc": Pair(
         _forced,
-        _after_opening(lambda catalog: start_snapshot(catalog, HEADER, SCHEMA, force=True)),
+        after_opening(lambda catalog: start_snapshot(catalog, HEADER, SCHEMA, force=True)),
         collector,
         again=_start_again,
         refusals=(StoreUnavailableError,),
+        every=10,
     ),
-    "tag × expire": Pair(_sealed_twice, tagger, _after_opening(lambda catalog: expire(catalog, keep_last=1))),
-    "prune × reader": Pair(_with_checkpoints, pruner, reader),
-    "replicate × gc": Pair(_replicated, replicator, collector, _replica_is_true),
-    "compact × tombstone": Pair(
+    "tag x expire": Pair(_sealed_twice, tagger, after_opening(lambda catalog: expire(catalog, keep_last=1))),
+    "prune x reader": Pair(_with_checkpoints, pruner, reader),
+    "replicate x gc": Pair(_replicated, replicator, collector, _replica_is_true),
+    "compact x tombstone": Pair(
         _sealed_twice,
-        _after_opening(compactor),
-        _after_opening(lambda catalog: delete_rows(catalog, TableName("main", "m"), "t is null")),
+        after_opening(compactor),
+        after_opening(lambda catalog: delete_rows(catalog, TableName("main", "m"), "t is null")),
     ),
-    "seal × replace": Pair(_sealed_twice, sealer, exporter()),
-    "hold × expire": Pair(
+    "seal x replace": Pair(_sealed_twice, sealer, exporter()),
+    "hold x expire": Pair(
         _sealed_twice,
-        _after_opening(lambda catalog: hold_tag(catalog, "first", "a lawsuit", "counsel")),
-        _after_opening(lambda catalog: expire(catalog, keep_last=1)),
+        after_opening(lambda catalog: hold_tag(catalog, "first", "a lawsuit", "counsel")),
+        after_opening(lambda catalog: expire(catalog, keep_last=1)),
         _held_tag_stays,
     ),
 }
+
+
+def share(pair: Pair, covered: Coverage) -> list[tuple[int, Fault]]:
+    """Return the faults that are tried, by what was covered without one."""
+    return covered.faults()[:: pair.every]
+
+
+def line(name: str, pair: Pair, covered: Coverage) -> str:
+    """Return what was covered without a fault, as a line of the table in `docs/protocol.md`."""
+    one, other = covered.calls
+    return f"| {name} | {one}, {other} | {covered.orders:.0e} | {covered.played:,} | {len(share(pair, covered)):,} |"
+
+
+def struck(pair: Pair, world: SmallWorld, covered: Coverage, every: int = 1) -> int:
+    """Play all schedules with one of so many faults, and return how many there were."""
+    return sum(cover(pair, world, *fault).played for fault in share(pair, covered)[::every])
+
+
+if __name__ == "__main__":
+    with repeatable():
+        for name, pair in PAIRS.items():
+            world = pair.world()
+            covered = cover(pair, world)
+            sys.stdout.write(f"{line(name, pair, covered)} {struck(pair, world, covered):,} schedules with faults\n")
+            sys.stdout.flush()
