@@ -40,6 +40,7 @@ from snapshot_assets_tests.faults.test_replication import assert_readable
 from snapshot_assets_tests.schema_documents import write_schema
 
 Work = Callable[[Player], None]
+NO_FAULT = Fault()
 OTHER_SCHEMA = SCHEMA.model_copy(update={"database": "postgresql"})
 
 
@@ -63,7 +64,7 @@ class Pair:
     refusals: tuple[type[SnapshotError], ...] = ()
     every: int = 1
 
-    def start(self, world: SmallWorld, struck: int = 0, fault: Fault = Fault()) -> Play:
+    def start(self, world: SmallWorld, struck: int = 0, fault: Fault = NO_FAULT) -> Play:
         """Return both at the start of their work in a copy of a world; the fault strikes one of them."""
         copy = world.copy()
         works = enumerate((self.one, self.other))
@@ -125,7 +126,7 @@ class Coverage:
         ]
 
 
-def cover(pair: Pair, world: SmallWorld, struck: int = 0, fault: Fault = Fault()) -> Coverage:
+def cover(pair: Pair, world: SmallWorld, struck: int = 0, fault: Fault = NO_FAULT) -> Coverage:
     """Play all schedules of a pair in a world, and check each end of them once."""
     covered, ends = Coverage(), set[object]()
     for play in Search(lambda: pair.start(world, struck, fault)):
@@ -333,7 +334,7 @@ def _replica_is_true(play: Play) -> None:
 
 
 def _start_again(catalog: Recorded) -> None:
-    """Start the snapshot unless it was not begun: that writes schema documents which a killed run or collection lost."""
+    """Start the snapshot if it was begun: that writes schema documents which a struck actor lost."""
     if catalog.refresh().header == HEADER:
         start_snapshot(catalog, HEADER, SCHEMA)
 
