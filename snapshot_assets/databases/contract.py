@@ -2,15 +2,17 @@
 
 A plug-in is a module that an entry point of the group `snapshot_assets.databases` names; the entry point's name is the
 scheme of its URIs. It has `KIND`, and the functions of `DatabaseModule`; a target also has those of `TargetModule`.
-Importing the module loads no driver and no Arrow: its functions import what they need.
+Importing the module loads no driver and no Arrow: its functions import what they need, as those of `later` do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.definition import Adapter, Definition
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 
 CONTRACT = 1
 """The version of the contract: it changes when a plug-in that was written for it would no longer work."""
+
+
+def later(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that calls the one of that name in a module, which it imports then."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments, **options)
+
+    return call
 
 
 class Access(Enum):
@@ -54,7 +65,9 @@ class DatabaseKind:
         one_writer: Whether only one connection at a time may write.
         local_file: Whether it is a file, which tasks on other machines cannot open, and which opening a target creates.
         encoded: Whether a source takes the field `encoding`, because its texts may have no encoding of their own.
+        imitated: Whether other databases speak a part of its protocol, so that a source takes `copy` and `consistency`.
         code: Whether functions, triggers and other code can be restored from one into another.
+        mend_indexes: What to do where an index may hide rows of a table, for messages; `{table}` stands for its name.
     """
 
     contract: int
@@ -72,7 +85,9 @@ class DatabaseKind:
     one_writer: bool = False
     local_file: bool = False
     encoded: bool = False
+    imitated: bool = False
     code: bool = False
+    mend_indexes: str = "check and rebuild the table's indexes"
 
 
 class DatabaseModule(Protocol):

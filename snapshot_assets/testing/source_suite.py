@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -11,16 +12,7 @@ import pytest
 from snapshot_assets.databases.contract import CONTRACT
 from snapshot_assets.databases.open import kind_named, kind_of
 from snapshot_assets.databases.protocol.query import ColumnRange
-from snapshot_assets.databases.protocol.source import (
-    AllRows,
-    Database,
-    DatabaseAddress,
-    Rows,
-    Scan,
-    Selection,
-    TimelessRows,
-    WindowRows,
-)
+from snapshot_assets.databases.protocol.source import AllRows, Database, Rows, Scan, Selection, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError
 from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.relations import Carrier, Table, TableName
@@ -188,7 +180,7 @@ class SourceSuite:
             else:
                 example.execute("INSERT INTO t VALUES (11)", "DELETE FROM t WHERE id = 1")
                 present_ids = list(range(2, 12))
-            at = DatabaseAddress(address.alias, address.uri, held.token)
+            at = replace(address, consistency=held.token)
             with source(at) as one, source(at) as other:
                 table = self.table(one, example)
                 assert read_ids(one, table) == read_ids(other, table) == list(range(1, 11))

@@ -95,3 +95,44 @@ def test_a_snapshot_is_restored_into_another_server_and_chunks_are_replaced(
     again = snapshots(*restore)
     assert again.status == 0, again.err
     assert second_mariadb_server.sql("SELECT COUNT(*) FROM shop.orders") == "5000"
+
+
+def test_code_is_restored_on_request_and_triggers_refuse_later_imports_until_they_are_dropped(
+    snapshots: Snapshots,
+    tmp_path: Path,
+    mariadb_server: MariadbServer,
+    mariadb_database: str,
+    second_mariadb_server: MariadbServer,
+    second_mariadb_database: str,
+) -> None:
+    code = (
+        "CREATE TABLE t (id int PRIMARY KEY, note text)",
+        "CREATE FUNCTION twice(x int) RETURNS int DETERMINISTIC RETURN 2 * x",
+        "CREATE TRIGGER named BEFORE INSERT ON t FOR EACH ROW SET NEW.note = NEW.id",
+        "CREATE EVENT sweep ON SCHEDULE EVERY 1 DAY DO DELETE FROM t",
+    )
+    mariadb_server.sql(*code, database="shop")
+    location = (tmp_path / "location").as_uri()
+    export = ("export", "create", "--source", mariadb_database, "--to", location)
+    created = snapshots(*export, "--json")
+    assert created.json["code"] == {
+        "event": ["shop.sweep"],
+        "function": ["shop.twice"],
+        "trigger": ["named of shop.t"],
+    }
+    restore = ("import", "--snapshot", location, "--target", second_mariadb_database, "--with-code", "--json")
+    imported = snapshots(*restore)
+    assert imported.status == 0, imported.err
+    assert any(each.startswith("Event shop.sweep is created disabled") for each in imported.json["lost"])
+    shown = "SELECT shop.twice(2), status FROM information_schema.events"
+    assert second_mariadb_server.sql(shown) == "4\tDISABLED"
+    mariadb_server.sql("INSERT INTO t (id) VALUES (7)", database="shop")
+    assert snapshots(*export, "--changed").status == 0
+    refused = snapshots(*restore, "--replace")
+    assert "Trigger named of shop.t acts on each INSERT" in refused.err
+    second_mariadb_server.sql("DROP TRIGGER named", database="shop")
+    again = snapshots(*restore, "--replace")
+    assert again.status == 0, again.err
+    triggers = "SELECT trigger_name FROM information_schema.triggers"
+    assert second_mariadb_server.sql(triggers) == "named"
+    assert second_mariadb_server.sql("SELECT note FROM shop.t") == "7"

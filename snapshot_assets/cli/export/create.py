@@ -264,7 +264,8 @@ def _facts(plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: in
     seal, header = state.newest_seal, state.header
     schema = read_schema(store, state.schemas[state.schema_id])
     files = [each.file for each in state.live_files()]
-    warnings = [*history_warnings(store, state), *restore_warnings(schema)]
+    fences = [state.chunks[number].chunk.fence for number in state.files.chunks()]
+    warnings = [*history_warnings(store, state), *restore_warnings(schema, fences)]
     if header is not None and header.kind == "once" and header.start and header.end and not header.schema_only:
         windows = plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
         if text := open_windows_text(windows, datetime.now(UTC)):  # a fixed range has windows in the future

@@ -15,7 +15,7 @@ from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.query import ColumnRange, is_query
 from snapshot_assets.databases.protocol.source import Rows, Scan, WindowRows
 from snapshot_assets.databases.protocol.time_column import utc_text
-from snapshot_assets.databases.selection.columns import scanned_column, unfit_value
+from snapshot_assets.databases.selection.columns import scanned_column, unfit_value, unrestorable
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Column, Table
@@ -114,6 +114,8 @@ def _batch(table: Table, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
         try:
             columns.append(_typed(array, field.type))
         except pa.ArrowInvalid:
+            if pa.types.is_string(field.type):
+                raise unrestorable(table, column, "bytes that are no UTF-8", early=False) from None
             what = NO_DATE if pa.types.is_temporal(field.type) else "a value of another form"
             raise unfit_value(table, column, what) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -36,7 +36,7 @@ SETTINGS: Mapping[str, str] = {
     "max_execution_time": "0",  # MySQL
     "idle_transaction_timeout": "0",
     "idle_readonly_transaction_timeout": "0",
-    "lock_wait_timeout": "300",
+    "lock_wait_timeout": "60",  # then a warning names the table, and the statement is tried again
     "sql_select_limit": "18446744073709551615",
     "sql_big_selects": "1",
     "sql_quote_show_create": "1",

@@ -22,6 +22,7 @@ from snapshot_assets.databases.protocol.source import (
     ExportedRows,
     HeldState,
     KeyRows,
+    OwnStates,
     Rows,
     Scan,
     Selection,
@@ -194,17 +195,8 @@ class MysqlDatabase(Scanner):
     @contextmanager
     def hold(self) -> Iterator[HeldState]:
         """Hold nothing: each connection reads the state at which it began; see `HeldState`."""
-        yield _OwnStates()
+        yield OwnStates()
 
     def close(self) -> None:
         """Close the connection."""
         self.session.close()
-
-
-class _OwnStates:
-    """The states of several connections, of which each has its own."""
-
-    token = None
-
-    def check(self) -> None:
-        """Return: there is nothing to lose."""

@@ -34,12 +34,16 @@ class DatabaseAddress:
             for the present state.
         encoding: Encoding of the texts in a PostgreSQL database of encoding SQL_ASCII, which are decoded from it; see
             `encodings`. None for other databases, and where such texts are UTF-8.
+        copy: Whether rows are read by PostgreSQL's COPY; if not, by a cursor.
+        shares_states: Whether connections can read one state, if those of its kind do; see `DatabaseKind`.
     """
 
     alias: str
     uri: str = field(repr=False)
     consistency: str | None = None
     encoding: str | None = None
+    copy: bool = True
+    shares_states: bool = True
 
 
 @dataclass(frozen=True)
@@ -200,6 +204,15 @@ class HeldState(Protocol):
         Raises:
             ConsistencyLostError: It is gone, and no connection can read it again.
         """
+
+
+class OwnStates:
+    """The states of connections of which each has its own: nothing is held."""
+
+    token = None
+
+    def check(self) -> None:
+        """Return: there is nothing to lose."""
 
 
 class SchemaSource(Protocol):

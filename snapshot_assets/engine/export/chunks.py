@@ -247,7 +247,7 @@ def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
     opened_at = min((part.opened_at for part in parts), default=datetime.now(UTC))
     try:
         if not (len(parts) == 1 and work.only is None):  # a task that reads a whole chunk has compared them
-            work.check_counts(files)
+            work.check_counts(files, export.task.address)
         if export.keep_empty and not files:
             files = tuple(_write_empty_files(export.task, work))
     except SnapshotError as error:

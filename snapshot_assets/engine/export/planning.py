@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
+from typing import cast
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.contract import Access
@@ -30,7 +31,9 @@ from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
 from snapshot_assets.engine.export.division import Portion, divided, recorded_parts, together
 from snapshot_assets.engine.export.hidden_values import hide_values
+from snapshot_assets.engine.export.reopening import ReopeningDatabase
 from snapshot_assets.engine.export.tasks import ChunkWork, Frame, timeless_rows_error
+from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
     ConflictError,
@@ -395,19 +398,21 @@ def open_source(
         DatabaseError: It cannot be opened; see `open_database`.
     """
     kind = kind_of(address.uri)
+    shared = kind.shares_states and address.shares_states
     if kind.access is Access.SESSION:
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
         return
     with closing(open_database(address)) as holder, holder.hold() as held:
         held_address = replace(address, consistency=held.token)
-        with closing(open_database(held_address)) as database:
+        opened = open_database(held_address) if shared else cast(Database, ReopeningDatabase(address, RetryPolicy()))
+        with closing(opened) as database:
             make_planner = partial(
                 ScanPlanner,
                 database=database,
                 most_parts=most_parts,
                 split_by=split_by,
                 range_bytes=range_bytes,
-                counts=kind.shares_states,
+                counts=shared,
             )
-            yield Source(held_address, database, make_planner, held.check, held=kind.shares_states)
+            yield Source(held_address, database, make_planner, held.check, held=shared)

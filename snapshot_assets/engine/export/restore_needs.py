@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from snapshot_assets.databases.contract import Access
 from snapshot_assets.databases.convert.renaming import clashes, too_long
 from snapshot_assets.databases.definition import carried_types, merge_needs, recorded_needs
 from snapshot_assets.databases.open import built_in_kinds, kind_named
@@ -15,10 +16,15 @@ from snapshot_assets.format.units import counted, noun
 _SHOWN = 10
 
 
-def restore_warnings(schema: DatabaseSchema) -> Iterator[str]:
-    """Yield a sentence for everything that will be refused unless it is mended before a restore, and on lost rows."""
+def restore_warnings(schema: DatabaseSchema, fences: Iterable[Mapping[str, str]] = ()) -> Iterator[str]:
+    """Yield a sentence for everything that will be refused unless it is mended before a restore, and on lost rows.
+
+    Args:
+        schema: The documents.
+        fences: Those of the chunks; where the tasks of a run read one state, they name the run.
+    """
     source = kind_named(schema.database)
-    if not source.shares_states:
+    if source.access is Access.CONNECTION and any("run" not in fence for fence in fences):
         yield (
             f"Connections to {source.title} read states of their own: a row that was written during the export may be"
             " missing, or there twice. Export while nobody writes, such as from a replica whose replication is stopped."
