@@ -353,7 +353,7 @@ def _delete_schemas(store: ObjectStore, paths: Set[str]) -> tuple[set[str], Set[
             contents[path] = store.get(path)
     retained = {path for path in contents if not delete_unless_retained(store, path)}
     named = needed_documents(read_state(store)).keys() & contents.keys() if contents else set[str]()
-    for path in named:
+    for path in sorted(named):
         with suppress(ObjectExistsError):
             store.create(path, contents[path])
     return retained, named
