@@ -88,11 +88,12 @@ def dying(chunk: int) -> Callable[[Actor], None]:
     return work
 
 
-def resumer(actor: Actor) -> None:
-    """Adopts receipts, exports what is missing, and seals."""
-    catalog = actor.open()
-    token, state = catalog.token(), catalog.state
-    found = find_adoptable(catalog.store, state, state.missing(), state.schemas[state.schema_id].sha256)
+def _adoptable(catalog: Recorded) -> dict[int, tuple[Receipt, act.ObjectRef]]:
+    state = catalog.state
+    return find_adoptable(catalog.store, state, state.missing(), state.schemas[state.schema_id].sha256)
+
+
+def _adopt(catalog: Recorded, token: Token, found: dict[int, tuple[Receipt, act.ObjectRef]]) -> None:
     for receipt, ref in found.values():
         now = catalog.store.world.clock()
         adopted = rules.FinishedChunk(
@@ -100,6 +101,13 @@ def resumer(actor: Actor) -> None:
         )
         with suppress(rules.StaleReceiptError):
             catalog.commit(rules.complete_chunks(token, [adopted], catalog.store.world.clock))
+
+
+def resumer(actor: Actor) -> None:
+    """Adopts receipts, exports what is missing, and seals."""
+    catalog = actor.open()
+    token = catalog.token()
+    _adopt(catalog, token, _adoptable(catalog))
     for chunk in catalog.refresh().missing():
         _export(catalog, chunk)
     seal(catalog)
@@ -119,15 +127,19 @@ def compactor(*chunks: int) -> Callable[[Actor], None]:
     def work(actor: Actor) -> None:
         catalog = actor.open()
         for chunk in chunks:
-            if catalog.refresh().files.chunk(chunk):
-                token, receipt, ref = _write(catalog, chunk, compaction=MERGED)
-                inputs = set(catalog.state.files.chunk(chunk))
-                try:
-                    commit_merged(catalog, token, receipt, ref)
-                except ObjectNotFoundError:
-                    assert not inputs <= set(catalog.refresh().files.chunk(chunk))
+            _compact(catalog, chunk)
 
     return work
+
+
+def _compact(catalog: Recorded, chunk: int) -> None:
+    if catalog.refresh().files.chunk(chunk):
+        token, receipt, ref = _write(catalog, chunk, compaction=MERGED)
+        inputs = set(catalog.state.files.chunk(chunk))
+        try:
+            commit_merged(catalog, token, receipt, ref)
+        except ObjectNotFoundError:
+            assert not inputs <= set(catalog.refresh().files.chunk(chunk))
 
 
 def forcer(actor: Actor) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import OutcomeUnknownError, SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets_tests.faults.operations import store_at
-from snapshot_assets_tests.faults.store import kind_of_object
+from snapshot_assets_tests.faults.store import Dropped, kind_of_object
 
 
 @dataclass
@@ -39,35 +39,48 @@ class World:
 
     Attributes:
         won: Transactions whose commit was reported as won.
-        tried: The id of every transaction that was sent.
+        sent: By commit, the ids of the transactions that it sent.
+        unknown: Those of commits that ended without learning what became of them.
         applied: By file, the tombstones that its writer knew.
+        replica: Objects of the location's replica, in worlds that have one.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self.store, self.clock = store, clock
         self.written: dict[str, datetime] = {}
         self.won: list[act.Transaction] = []
-        self.tried: set[str] = set()
+        self.sent: list[list[str]] = []
+        self.unknown: set[str] = set()
         self.applied: dict[str, set[int]] = {}
+        self.replica: dict[str, bytes] = {}
+
+    def page_end(self, prefix: str) -> str:
+        """Return the last path on the first page of a listing."""
+        paths = [info.path for info in self.store.list(prefix)]
+        return paths[(len(paths) - 1) // 2] if paths else ""
 
     def copy(self, folder: Path) -> World:
         """Return an equal world in another folder."""
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(Path(self.store._root), folder)
         copy = World(store_at(folder), Clock(self.clock.now))
-        copy.written, copy.won, copy.tried = dict(self.written), list(self.won), set(self.tried)
-        copy.applied = dict(self.applied)
-        return copy
+        return copy.after(self)
+
+    def after(self, other: World) -> World:
+        """Take over what was written and committed in another world, and return this one."""
+        self.written, self.won, self.sent = dict(other.written), list(other.won), list(other.sent)
+        self.applied, self.replica = dict(other.applied), other.replica
+        return self
 
 
 class SeenStore:
     """A world's store as one actor sees it.
 
     Args:
-        pause: Takes each call that reaches the store, before it does.
+        pause: Takes operation and path of each call that reaches the store, before it does.
     """
 
-    def __init__(self, world: World, pause: Callable[[str], None] = lambda call: None) -> None:
+    def __init__(self, world: World, pause: Callable[[str, str], None] = lambda operation, path: None) -> None:
         self.world, self.pause = world, pause
         self.uri = world.store.uri
 
@@ -76,34 +89,33 @@ class SeenStore:
         call = getattr(self.world.store, name)
 
         def paused(path: str, *arguments: Any, **options: Any) -> Any:
-            self.pause(f"{name} {kind_of_object(path)}")
+            self.pause(name, path)
             return call(path, *arguments, **options)
 
         return paused
 
     def put(self, path: str, data: bytes) -> None:
-        self.pause(f"put {kind_of_object(path)}")
+        self.pause("put", path)
         self.world.store.put(path, data)
         self.world.written[path] = self.world.clock.now
 
     def create(self, path: str, data: bytes) -> None:
-        self.pause(f"create {kind_of_object(path)}")
+        self.pause("create", path)
         self.world.store.create(path, data)
         self.world.written[path] = self.world.clock.now
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        self.pause(f"list {prefix}")
-        found = list(self.world.store.list(prefix))
-        page = found[: (len(found) + 1) // 2]
-        self.pause(f"list {prefix}")
-        page += [info for info in self.world.store.list(prefix) if not page or info.path > page[-1].path]
-        return iter([self._dated(info) for info in page])
+        self.pause("list", prefix)
+        end = self.world.page_end(prefix)
+        page = [self._dated(info) for info in self.world.store.list(prefix) if info.path <= end]
+        self.pause("list on", prefix)
+        return iter(page + [self._dated(info) for info in self.world.store.list(prefix) if info.path > end])
 
     def temporaries(self) -> Iterator[ObjectInfo]:
         return self.world.store.temporaries()
 
     def head(self, path: str) -> ObjectInfo:
-        self.pause(f"head {kind_of_object(path)}")
+        self.pause("head", path)
         return self._dated(self.world.store.head(path))
 
     def _dated(self, info: ObjectInfo) -> ObjectInfo:
@@ -114,14 +126,20 @@ class Recorded(Catalog):
     """A catalog that records its attempted commits and those reported as won."""
 
     def commit(self, prepare):
-        revision = super().commit(prepare)
+        world, self._sent = self.store.world, []
+        world.sent.append(self._sent)
+        try:
+            revision = super().commit(prepare)
+        except (OutcomeUnknownError, Dropped):
+            world.unknown.update(self._sent)
+            raise
         if revision is not None:
-            self.store.world.won.append(self._last)
+            world.won.append(self._last)
         return revision
 
     def _transaction(self, actions):
         self._last = super()._transaction(actions)
-        self.store.world.tried.add(self._last.uuid)
+        self._sent.append(self._last.uuid)
         return self._last
 
 
@@ -158,11 +176,11 @@ class Actor(threading.Thread):
         yield
         self._free = False
 
-    def _pause(self, call: str) -> None:
+    def _pause(self, operation: str, path: str) -> None:
         # An actor waits for the threads that it starts, so these run within its turn.
         if self._free or threading.current_thread() is not self:
             return
-        self.calls.append(call)
+        self.calls.append(f"{operation} {kind_of_object(path)}")
         self.waiting_since = self.world.clock.now
         self._stands.release()
         self._go.acquire()

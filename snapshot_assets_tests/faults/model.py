@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from snapshot_assets.catalog.log.checkpoints import same_states
@@ -150,15 +151,19 @@ def check(world: World, actors: list[Actor]) -> None:
 
 
 def _check_log(world: World) -> None:
-    won = {transaction.revision: transaction.uuid for transaction in world.won}
-    assert sorted(won) == list(range(1, len(world.won) + 1)), "revisions are won once each, without a hole"
     scan = scan_log(world.store)
     assert not scan.faults, scan.faults
+    known = [entry.transaction for entry in scan.entries if entry.transaction.uuid in world.unknown]
+    world.won += known
+    world.unknown.difference_update(transaction.uuid for transaction in known)
+    won = {transaction.revision: transaction.uuid for transaction in world.won}
+    assert sorted(won) == list(range(1, len(world.won) + 1)), "revisions are won once each, without a hole"
     logged = {entry.transaction.revision: entry.transaction.uuid for entry in scan.entries}
     assert set(logged) == set(range(scan.first + 1, len(world.won) + 1)), "only below a checkpoint may be pruned"
     assert {revision: won[revision] for revision in logged} == logged
-    refused = world.tried - set(won.values())
-    assert not refused & set(logged.values())
+    for sent in world.sent:
+        assert len(set(sent) & set(logged.values())) <= 1, "an operation was committed twice"
+    assert set(logged.values()) & set(chain(*world.sent)) <= set(won.values()), "a refused commit is in the log"
     assert same_states(read_state(world.store), scan.state)
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,7 @@ class HidingStore:
         return (info for info in self.inner.list(prefix) if not self.hides(info.path))
 
 
+@cache
 def kind_of_object(path: str) -> str:
     """Return a path without the parts that differ between runs."""
     path = re.sub(r"probe-[0-9a-f]+", "probe", path)

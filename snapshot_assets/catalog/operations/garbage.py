@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -34,7 +35,7 @@ from snapshot_assets.catalog.state.retained import (
 from snapshot_assets.catalog.verify.comparisons import superseded_comparisons
 from snapshot_assets.catalog.verify.faults import Fault, read_object
 from snapshot_assets.catalog.verify.records import superseded
-from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
+from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import documents
 from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.layout import (
@@ -329,14 +330,33 @@ def execute_collection(
     due.intersection_update(each.path for each in scan.by_age(before)[0])
     planned -= due
     waiting = tuple(each for each in scan.garbage if each.path in planned)
-    deleted, retained = tuple(each for each in plan.deleted if each.path in due), set[str]()
-    # Schema documents go first, soon after the scan: a writer may create them again.
-    for each in sorted(deleted, key=lambda each: not each.path.startswith("schema/")):
-        if not delete_unless_retained(catalog.store, each.path):
+    schemas = {path for path in due if path.startswith("schema/")}
+    retained, named = _delete_schemas(catalog.store, schemas)
+    deleted = tuple(each for each in plan.deleted if each.path in due - named)
+    for each in deleted:
+        if each.path not in schemas and not delete_unless_retained(catalog.store, each.path):
             retained.add(each.path)
         progress(each)
     gone, kept = ([each for each in deleted if (each.path in retained) == stays] for stays in (False, True))
     return replace(plan, deleted=tuple(gone), waiting=plan.waiting + waiting, retained=tuple(kept))
+
+
+def _delete_schemas(store: ObjectStore, paths: Set[str]) -> tuple[set[str], Set[str]]:
+    """Delete schema documents. Return those that the store retains, and those that were written back.
+
+    A writer writes documents again before its commit, and looks for them after it. If it does both between the scan
+    and the deletion, it cannot know that they go. So what the head names after the deletion is written back.
+    """
+    contents = dict[str, bytes]()
+    for path in sorted(paths):
+        with suppress(ObjectNotFoundError):  # another collection was faster
+            contents[path] = store.get(path)
+    retained = {path for path in contents if not delete_unless_retained(store, path)}
+    named = needed_documents(read_state(store)).keys() & contents.keys() if contents else set[str]()
+    for path in sorted(named):
+        with suppress(ObjectExistsError):
+            store.create(path, contents[path])
+    return retained, named
 
 
 def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timedelta:

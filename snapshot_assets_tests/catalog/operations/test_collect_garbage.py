@@ -21,15 +21,16 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.receipts import write_receipt, write_young_receipt
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.export.start_snapshot import start_snapshot
 from snapshot_assets.errors import ConflictError, DamageError, PlanError
 from snapshot_assets.format.layout import checkpoint_path, new_attempt, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets.storage.location import parse_location
-from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
-from snapshot_assets_tests.catalog.tags import file_of, flip, replaced, reseal, sealed_by, wait_for_clock
+from snapshot_assets_tests.catalog.tags import Changed, file_of, flip, replaced, reseal, sealed_by, wait_for_clock
 
 NOW = timedelta(0)
 
@@ -290,3 +291,22 @@ def test_a_receipt_is_not_written_for_files_that_may_be_taken_for_orphans(writer
         write_young_receipt(writer.store, receipt, receipt.opened_at + half + timedelta(seconds=1))
     assert receipt.path not in {info.path for info in writer.store.list()}
     assert write_young_receipt(writer.store, receipt, receipt.opened_at + half).path == receipt.path
+
+
+def test_schema_documents_that_a_snapshot_names_while_they_go_are_written_back(writer: Writer) -> None:
+    """The writer writes them again, commits, and finds them there, all after the collection's last scan."""
+    writer.begin(replace(HEADER, name="other"), force=True, schema=SCHEMA.model_copy(update={"database": "postgresql"}))
+    wait_for_clock(writer.store, writer.catalog.refresh().committed_at)
+    started = list[ObjectStore]()
+
+    def delete(path: str) -> None:
+        if path.startswith("schema/") and not started:
+            started.append(writer.store)
+            start_snapshot(Catalog.open_for_writing(writer.store), HEADER, SCHEMA, force=True)
+        writer.store.delete(path)
+
+    catalog = Catalog.open_for_writing(Changed(writer.store, delete=delete))
+    gone = collect_garbage(catalog, grace=NOW, unsafe=True).deleted
+    assert started
+    assert not [each for each in gone if each.path.startswith("schema/")]
+    assert not verify(writer.store).damaged, verify(writer.store).faults
