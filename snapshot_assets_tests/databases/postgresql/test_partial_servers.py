@@ -62,7 +62,7 @@ def test_a_server_without_copy_and_shared_snapshots_is_restored_equal(
     into = DatabaseAddress("into", make_postgresql_database())
     with lacking(postgresql_database, COPY_BINARY, "pg_export_snapshot") as uri:
         address = partial_address(uri)
-        with source(address) as database, database.hold() as held:
+        with source(address) as database, database.hold(lambda: 1) as held:
             assert held.token is None
             held.check()
             assert database.fence() == {}
@@ -143,17 +143,17 @@ REFUSED = {COPY: NO_COPY, COPY_BINARY: NO_COPY, "pg_export_snapshot": NOT_SHARED
 def test_what_a_server_lacks_is_named_with_the_field_to_write(postgresql_database: str, word: str) -> None:
     with lacking(postgresql_database, word) as uri:
         whole = source(DatabaseAddress("other", uri))
-        with whole as database, pytest.raises(DatabaseError) as caught, database.hold():
+        with whole as database, pytest.raises(DatabaseError) as caught, database.hold(lambda: 1):
             pass
         assert REFUSED[word] in str(caught.value)
-        with source(partial_address(uri)) as database, database.hold():
+        with source(partial_address(uri)) as database, database.hold(lambda: 1):
             pass
 
 
 def test_a_server_that_cannot_join_a_snapshot_is_named(postgresql_database: str) -> None:
     with lacking(postgresql_database, SNAPSHOTS) as uri, source(DatabaseAddress("other", uri)) as database:
         refused = pytest.raises(DatabaseError, match="Write `consistency: chunk` for the source")
-        with database.hold() as held, refused, source(DatabaseAddress("other", uri, held.token)):
+        with database.hold(lambda: 1) as held, refused, source(DatabaseAddress("other", uri, held.token)):
             pass
 
 
