@@ -42,7 +42,7 @@ _LOAD = (
     "LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table} CHARACTER SET utf8mb4"
     " FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ({fields}, @snapshots_end){values}"
 )
-# For NULL they would get the time of day, without a warning.
+# For NULL they get the time of the statement, without a warning.
 _OWN_TIMES = """
 SELECT column_name AS name FROM information_schema.columns
 WHERE table_schema = {schema} AND table_name = {table} AND data_type = 'timestamp' AND is_nullable = 'NO'
@@ -70,19 +70,25 @@ class MysqlWriter(MysqlConnection):
     def insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         """Add rows to a table within a transaction, and return their number."""
         stored = {column.name: column for column in table.columns if column.generated is None}
-        feed = Feed(batches, pa.schema({name: column.arrow_field().type for name, column in stored.items()}))
+        feed = Feed(batches, pa.schema({name: _fed_type(column) for name, column in stored.items()}))
         load = _load_statement(table, stored) if self._takes_files else ""
-        own_times = self._own_times(table) if load else []
+        own_times = self._own_times(table)
         for portion in filter(len, feed.portions(_PORTION_BYTES)):
-            whole = load and not any(portion.column(name).null_count for name in own_times)
-            if not whole or not self._load_file(load, table, portion):
+            if unfit := [name for name in own_times if portion.column(name).null_count]:
+                raise DatabaseError(
+                    f"{self._name}: loading {table.table_name} failed: column {unfit[0]} is NOT NULL in the target, and"
+                    " would take the time of the load for NULL. Alter it, or drop the table and import again.",
+                    table=table_text(table.table_name),
+                )
+            if not load or not self._load_file(load, table, portion):
                 self._insert_rows(table, portion)
         return feed.rows
 
     def _own_times(self, table: Table) -> list[str]:
         name = table.table_name
         query = _OWN_TIMES.format(schema=literal(name.schema), table=literal(name.table))
-        return [row["name"] for row in self.rows(query, f"reading the columns of {name}")]
+        stored = {column.name for column in table.columns if column.generated is None}
+        return [row["name"] for row in self.rows(query, f"reading the columns of {name}") if row["name"] in stored]
 
     def _load_file(self, sql: str, table: Table, portion: pa.Table) -> bool:
         """Load rows as a file; return False, with nothing changed, if the server did not take all as they are."""
@@ -141,12 +147,21 @@ class MysqlWriter(MysqlConnection):
             yield some
 
 
+def _is_number(column: Column) -> bool:
+    """Return whether a column takes the characters of a text, or another number for them."""
+    return ColumnType(column.type).name in ("bit", "year")
+
+
+def _fed_type(column: Column) -> pa.DataType:
+    return pa.uint64() if _is_number(column) else column.arrow_field().type
+
+
 def _load_statement(table: Table, stored: Mapping[str, Column]) -> str:
     fields, values = [], []
     for number, (name, column) in enumerate(stored.items()):
         if holds_bytes(column.arrow_field().type):
             form = "UNHEX({})"
-        elif ColumnType(column.type).name in ("bit", "year"):  # of a text, they would take the characters
+        elif _is_number(column):
             form = "CAST({} AS UNSIGNED)"
         else:
             fields.append(identifier(name))
