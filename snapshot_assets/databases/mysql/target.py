@@ -148,7 +148,7 @@ class MysqlTarget(MysqlWriter, SqlTarget):
 
     def unfit_values(self, column: Column) -> UnfitValues | None:
         """Return which values MySQL cannot hold; see `SqlTarget`."""
-        return unfit_values(column)
+        return unfit_values(column) or self.longer_than_a_statement(column)
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
         """Return the triggers of tables, which cannot be switched off, and tables without transactions."""

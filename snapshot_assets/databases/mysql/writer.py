@@ -26,6 +26,7 @@ from snapshot_assets.databases.mysql.write_forms import (
 from snapshot_assets.databases.protocol.driver_batches import Feed
 from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets.databases.protocol.target import UnfitValues
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.names import table_text
@@ -83,6 +84,17 @@ class MysqlWriter(MysqlConnection):
             if not load or not self._load_file(load, table, portion):
                 self._insert_rows(table, portion)
         return feed.rows
+
+    def longer_than_a_statement(self, column: Column) -> UnfitValues | None:
+        """Return which values of a column no statement can hold; None if all are short."""
+        kind = column.arrow_field().type
+        if not (holds_bytes(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            return None
+
+        def count(values: pa.Array) -> int:
+            return pc.sum(pc.greater(pc.binary_length(values), self._packet)).as_py() or 0
+
+        return UnfitValues(f"of more than {self._packet} bytes, which max_allowed_packet of the server forbids", count)
 
     def _own_times(self, table: Table) -> list[str]:
         name = table.table_name
