@@ -1,4 +1,7 @@
-"""Reads the files of a table side by side, without Spark, and yields their rows in the files' order."""
+"""Reads the files of a table side by side, without Spark, and yields their rows in the files' order.
+
+Large Parquet files on this machine are read in shares of their row groups, so that all cores decode one file.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from queue import Full, Queue
@@ -21,26 +25,28 @@ from snapshot_assets.storage.bulk import hashing_threads, threads
 from snapshot_assets.storage.location import FILE, parse_location
 from snapshot_assets.storage.retry import STOPS
 
-_WAITING_BATCHES = 4  # of each file: a thread that is ahead waits
+_WAITING_BATCHES = 16  # of each share, about a row group: a thread that is ahead waits
+_SHARE_BYTES = 4 << 20  # about a row group, packed
 _POLL_SECONDS = 0.1
 Hashed = set[tuple[object, ...]]
 """Files that were hashed: location, path, SHA-256, and the time of one on this machine."""
 
 
 def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files, each read by a thread; see `files.read.read_batches` for errors.
+    """Yield the rows of files, of which threads read shares; see `files.read.read_batches` for errors.
 
-    Memory is bounded: one file more than `workers` is open, each with a few batches.
+    Memory is bounded: one share more than `workers` is open, each with about a row group.
 
     Args:
         rows: Reads one file.
         parts: The files.
-        workers: Number of files that are read ahead; by default, one for each core.
+        workers: Number of shares that are read ahead; by default, one for each core.
     """
     workers = workers or hashing_threads(rows.store, os.cpu_count() or 1)
+    if workers > 1 and parse_location(rows.store.uri).scheme == FILE:  # elsewhere each opening is several requests
+        parts = [share for part in parts for share in _shares(part)]
     if len(parts) < 2 or workers < 2:
-        for part in parts:
-            yield from rows([part])
+        yield from rows(parts)
         return
     todo, waiting, stop = iter(parts), deque[Queue[object]](), threading.Event()
     try:
@@ -54,6 +60,11 @@ def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = 
             yield from _drain(waiting.popleft())
     finally:
         stop.set()
+
+
+def _shares(part: FilePart) -> list[FilePart]:
+    shares = 1 if part.text else 1 + part.file.bytes // _SHARE_BYTES
+    return [replace(part, share=(number, shares)) for number in range(shares)]
 
 
 def unhashed(
@@ -77,7 +88,7 @@ def check_parts(store: ObjectStore, parts: Iterable[FilePart], known: Hashed) ->
 
 
 def _fill(rows: FileRows, part: FilePart, queue: Queue[object], stop: threading.Event) -> None:
-    """Put the batches of a file into a queue, then None, or the error that ended the file."""
+    """Put the batches of a share into a queue, then None, or the error that ended it."""
     STOPS.set((*STOPS.get(), stop))
     end: object = None
     try:

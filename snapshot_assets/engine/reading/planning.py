@@ -21,7 +21,6 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection.selection import check_relation, suggestion
 from snapshot_assets.databases.selection.spelled_selection import SpelledNames
-from snapshot_assets.engine.files.parquet.reader import ChooseGroups
 from snapshot_assets.engine.files.parquet.statistics import row_groups
 from snapshot_assets.engine.files.read import TextSchema, read_batches, text_schemas
 from snapshot_assets.engine.reading.options import RowOptions
@@ -45,6 +44,7 @@ class FilePart:
         deleted: Predicates of tombstones; rows for which one is true are left out.
         dropped: Whether tombstones delete all rows.
         text: What a text file does not say about itself; None for Parquet.
+        share: Which share of how many is read of a Parquet file's row groups; the first one hashes the file.
     """
 
     file: DataFile
@@ -52,6 +52,7 @@ class FilePart:
     deleted: tuple[Predicate, ...] = ()
     dropped: bool = False
     text: TextSchema | None = None
+    share: tuple[int, int] = (0, 1)
 
 
 def file_parts(
@@ -305,8 +306,8 @@ class FileRows:
                 part.file,
                 schema,
                 part.text,
-                verify=self.verify,
-                row_groups=self.groups_of(part),
+                verify=self.verify and part.share[0] == 0,
+                row_groups=partial(self.groups, part),
                 zone=self.zone,
                 deleted=part.deleted,
             )
@@ -314,6 +315,10 @@ class FileRows:
                 rows = self.time_range.filter(batch, self.table) if part.cut and self.time_range else batch
                 yield rows.select(self.schema.names) if part.cut else batch
 
-    def groups_of(self, part: FilePart) -> ChooseGroups | None:
-        """Return what selects the row groups of a part; None for all."""
-        return partial(groups_in_range, self.table, self.time_range) if part.cut and self.time_range else None
+    def groups(self, part: FilePart, metadata: pq.FileMetaData, schema: pa.Schema) -> Sequence[int]:
+        """Return the numbers of the row groups to read, from a file's footer."""
+        groups: Sequence[int] = range(metadata.num_row_groups)
+        if part.cut and self.time_range:
+            groups = groups_in_range(self.table, self.time_range, metadata, schema)
+        number, shares = part.share
+        return groups[len(groups) * number // shares : len(groups) * (number + 1) // shares]

@@ -113,12 +113,9 @@ def hours_of_groups(uri: str) -> dict[str, list[set[int]]]:
     return found
 
 
-def chosen_groups(part: FilePart, groups: dict[str, list[set[int]]], read: PlannedRead, uri: str) -> list[int]:
-    choose = read.read.groups_of(part)
-    if choose is None:
-        return [*range(len(groups[part.file.path]))]
+def chosen_groups(part: FilePart, read: PlannedRead, uri: str) -> list[int]:
     with pq.ParquetFile(parse_location(uri).local_path / part.file.path) as parquet:
-        return [*choose(parquet.metadata, parquet.schema_arrow)]
+        return [*read.read.groups(part, parquet.metadata, parquet.schema_arrow)]
 
 
 @pytest.mark.slow
@@ -144,7 +141,7 @@ def test_every_range_gives_its_rows_and_reads_only_the_row_groups_that_may_hold_
         assert len(set(store.opened)) == len({n // 24 for n in wanted})
         opened = {path: groups[path] for path in store.opened}
         needed = {path: [n for n, hours in enumerate(opened[path]) if hours & set(wanted)] for path in opened}
-        assert {part.file.path: chosen_groups(part, groups, read, uri) for part in parts_of(read)} == needed
+        assert {part.file.path: chosen_groups(part, read, uri) for part in parts_of(read)} == needed
 
 
 def test_without_a_range_all_files_are_read_those_of_rows_without_a_time_too(hourly: Callable[..., str]) -> None:
@@ -165,7 +162,7 @@ def test_verification_reads_a_file_once_more_before_its_rows(hourly: Callable[..
         assert (numbers(read), len(store.opened)) == ([29], times)
         [part] = parts_of(read)
         groups = hours_of_groups(uri)
-        [chosen] = chosen_groups(part, groups, read, uri)
+        [chosen] = chosen_groups(part, read, uri)
         assert 29 in groups[part.file.path][chosen]
 
 

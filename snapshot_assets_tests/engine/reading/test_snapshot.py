@@ -25,7 +25,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.objects import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.engine.files.parquet import writer
-from snapshot_assets.engine.reading import planning
+from snapshot_assets.engine.reading import parallel, planning
 from snapshot_assets.engine.reading import snapshot as snapshot_module
 from snapshot_assets.engine.reading.parallel import read_parts
 from snapshot_assets.engine.reading.snapshot import Snapshot, open_version
@@ -168,9 +168,15 @@ def test_a_filter_may_use_columns_that_are_not_returned(snapshot: Snapshot) -> N
     assert found.num_rows == every.filter(pc.field("sensor") == "s1").num_rows > 0
 
 
-def test_rows_keep_the_order_of_the_files(hourly: Callable[..., str]) -> None:
+@pytest.mark.parametrize("share", [1, 300, 4 << 20])
+def test_rows_keep_the_order_of_the_files_in_any_shares(
+    hourly: Callable[..., str], monkeypatch: pytest.MonkeyPatch, share: int
+) -> None:
+    monkeypatch.setattr(parallel, "_SHARE_BYTES", share)
     table = snapshot_assets.open(hourly()).table("main.hourly")
     assert table.to_arrow(["n"])["n"].to_pylist() == [-1, *range(72)]
+    start = datetime(2025, 1, 1, 5, tzinfo=UTC)
+    assert table.to_arrow(["n"], start, start + timedelta(hours=40))["n"].to_pylist() == [*range(5, 45)]
     batches = [batch.num_rows for batch in table.scan()]
     assert len(batches) > 4
     assert sum(batches) == 73
