@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.verify.signatures import check_signed
 from snapshot_assets.cli.location import place_of, signing_of
-from snapshot_assets.cli.output import show, show_message, show_table
+from snapshot_assets.cli.output import READER_GONE, show, show_message, show_table
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.scratch_folders import scratch_folder
 
@@ -25,22 +25,14 @@ if TYPE_CHECKING:
 _SHOWN_ROWS = 1000
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII)
 _RESERVED = ("main", "memory", "system", "temp")
-_WELCOME = "End a query with ;. SHOW ALL TABLES; lists the tables, DESCRIBE public.orders; its columns. Ctrl-D ends."
+_WELCOME = "End a query with ;. SHOW TABLES; lists the tables, DESCRIBE public.orders; its columns. Ctrl-D ends."
 
 
 def run(options: argparse.Namespace) -> int:
     """Run one query, or those that a person types; print or write its rows."""
     _spare_pandas()
     text = _query(options)
-    output = None if options.output is None else Path(options.output).resolve()
-    if options.format == "parquet" and output is None:
-        raise PlanError("Parquet is not text: name the file, as in --format parquet --output rows.parquet.")
-    if options.format is None and output is not None:
-        raise PlanError(f"--output {options.output} needs --format csv, json or parquet.")
-    if output is not None and not output.parent.is_dir():
-        raise PlanError(f"--output {options.output}: there is no folder {output.parent}; create it.")
-    if output is not None and os.path.exists(options.output) and not output.is_file():
-        raise PlanError(f"--output {options.output} is not a file; name one, or leave --output out for stdout.")
+    output = _output(options)
     if options.print and (text is not None or options.format is not None):
         raise PlanError("--print runs no query: leave the query and --format out.")
     versions = _versions(options.at)
@@ -60,6 +52,29 @@ def run(options: argparse.Namespace) -> int:
             except SnapshotError as error:
                 show_message(str(error), "error")
     return 0
+
+
+def _output(options: argparse.Namespace) -> Path | None:
+    """Return the file that gets the rows; None for stdout.
+
+    Raises:
+        PlanError: The call names none that can be written, or a format that cannot be written there.
+    """
+    given: str | None = options.output
+    if options.format == "parquet" and given is None:
+        raise PlanError("Parquet is not text: name the file, as in --format parquet --output rows.parquet.")
+    if given is not None and options.format is None:
+        raise PlanError(f"--output {given} needs --format csv, json or parquet.")
+    if given in (None, "/dev/stdout"):  # a shell may have opened it for a file, in which something stands already
+        return None
+    if os.path.isdir(given):
+        raise PlanError(f"--output {given} is a folder; name a file, or leave --output out for stdout.")
+    if os.path.exists(given) and not os.path.isfile(given):
+        return Path(given)  # a device or a pipe, whose link in /proc leads to no file
+    output = Path(given).resolve()
+    if not output.parent.is_dir():
+        raise PlanError(f"--output {given}: there is no folder {output.parent}; create it.")
+    return output
 
 
 class _Absent:
@@ -160,18 +175,29 @@ def _show(session: SqlSession, query: str) -> None:
 
 
 def _write(options: argparse.Namespace, snapshots: dict[str, Snapshot], text: str | None, output: Path | None) -> int:
-    """Write all rows to a file, which appears whole or not at all, or to stdout once all of them are there."""
+    """Write all rows to a file, which appears whole or not at all, or to a stream once all of them are there."""
     assert text is not None
-    with scratch_folder(output.parent if output else Path(gettempdir()), ".snapshots-sql") as folder:
+    streamed = output is None or (output.exists() and not output.is_file())
+    parent = Path(gettempdir()) if output is None or streamed else output.parent
+    with scratch_folder(parent, ".snapshots-sql") as folder:
         whole = folder.resolve() / "rows"
         with _session(options, snapshots, whole) as session:
             session.write(text, options.format)
-        if output is not None:
+        if output is not None and not streamed:
             os.replace(whole, output)
-        else:
-            sys.stdout.flush()
-            with whole.open("rb") as rows:
+            return 0
+        with whole.open("rb") as rows:
+            if output is None:
+                sys.stdout.flush()
                 shutil.copyfileobj(rows, sys.stdout.buffer)
+                return 0
+            try:
+                with output.open("wb") as stream:
+                    shutil.copyfileobj(rows, stream)
+            except BrokenPipeError:
+                return READER_GONE
+            except OSError as error:
+                raise PlanError(f"--output {output} cannot be written: {error.strerror}.") from None
     return 0
 
 

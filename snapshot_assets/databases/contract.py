@@ -2,15 +2,17 @@
 
 A plug-in is a module that an entry point of the group `snapshot_assets.databases` names; the entry point's name is the
 scheme of its URIs. It has `KIND`, and the functions of `DatabaseModule`; a target also has those of `TargetModule`.
-Importing the module loads no driver and no Arrow: its functions import what they need.
+Importing the module loads no driver and no Arrow: its functions import what they need, as those of `later` do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.definition import Adapter, Definition
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 
 CONTRACT = 1
 """The version of the contract: it changes when a plug-in that was written for it would no longer work."""
+
+
+def later(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that calls the one of that name in a module, which it imports then."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments, **options)
+
+    return call
 
 
 class Access(Enum):
@@ -45,16 +56,15 @@ class DatabaseKind:
         access: How an export reads it.
         target: Whether snapshots can be restored into it, so that its module is a `TargetModule`.
         instead: A sentence for those who would restore into one that is no target.
-        shares_states: Whether the connections of a run's tasks read the one state that `Database.hold` holds. If not,
-            an export does not count rows, and `compare` calls no difference damage: rows may be written meanwhile.
         names: How it compares names. Documents record it, so that readers need no plug-in.
         longest_name: The most bytes of a name; None without a limit.
         drivers: Modules that connect to it, which the tasks of a run import.
         requirement: What pip installs for the drivers.
         one_writer: Whether only one connection at a time may write.
         local_file: Whether it is a file, which tasks on other machines cannot open, and which opening a target creates.
-        encoded: Whether a source takes the field `encoding`, because its texts may have no encoding of their own.
+        fields: Which of the fields `encoding`, `copy` and `consistency` a source takes; see `DatabaseAddress`.
         code: Whether functions, triggers and other code can be restored from one into another.
+        mend_indexes: What to do where an index may hide rows of a table, for messages; `{table}` stands for its name.
     """
 
     contract: int
@@ -64,15 +74,15 @@ class DatabaseKind:
     access: Access = Access.CONNECTION
     target: bool = False
     instead: str = ""
-    shares_states: bool = True
     names: NameRule = NameRule.EXACT
     longest_name: int | None = None
     drivers: tuple[str, ...] = ()
     requirement: str = ""
     one_writer: bool = False
     local_file: bool = False
-    encoded: bool = False
+    fields: tuple[str, ...] = ()
     code: bool = False
+    mend_indexes: str = "check and rebuild the table's indexes"
 
 
 class DatabaseModule(Protocol):

@@ -9,11 +9,12 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Protocol
 
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.format.options import NeedEntry
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -233,6 +234,19 @@ def comment(
     """Yield the statement that comments on an object, such as `TABLE "a"."b"`, if there is a comment."""
     if text is not None:
         yield Statement(ObjectKey("comment", of=of), f"COMMENT ON {on} IS {literal(text)}", table, unless)
+
+
+def ordered_views(schema: DatabaseSchema, lost: list[str], *, expressions: bool) -> Iterator[View]:
+    """Yield the views that a restore can create, each after those that it reads; add the others to `lost`."""
+    views = {view.table_name: view for view in schema.views}
+    reads = {name: set(view.depends_on) & set(views) for name, view in views.items()}
+    for name in TopologicalSorter(reads).static_order():
+        if not expressions:
+            lost.append(f"View {name} is left out: its query is SQL of the snapshot.")
+        elif not views[name].columns:
+            lost.append(f"View {name} is left out: it did not work in the source.")
+        else:
+            yield views[name]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,16 @@ from pyspark.sql import DataFrame, SparkSession
 from snapshot_assets.engine.executors import prepare_session, reporting_waits
 from snapshot_assets.engine.export.tasks import ChunkWork, Outcome, Task, write_table
 from snapshot_assets.engine.reports import Driver, Report, Reports, reporter, reporting
-from snapshot_assets.engine.session import Session, cancel_jobs, driver_addresses, spark_errors, tagged_jobs, task_frame
+from snapshot_assets.engine.session import (
+    Session,
+    cancel_jobs,
+    driver_addresses,
+    parallel_tasks,
+    runs_in_driver,
+    spark_errors,
+    tagged_jobs,
+    task_frame,
+)
 from snapshot_assets.errors import InterruptedTaskError, SnapshotError
 from snapshot_assets.format.relations import Table
 
@@ -37,6 +46,10 @@ class InlineRunner:
 
     def ready(self) -> None:
         """Do nothing: this process can run the tasks."""
+
+    def readers(self) -> int:
+        """Return that one task runs at a time."""
+        return 1
 
     def interrupt(self) -> None:
         """Do nothing: tasks run in the thread that is interrupted."""
@@ -79,6 +92,11 @@ class SparkRunner:
         """Make sure that executors can run the tasks; see `MapRunner`."""
         if self._checked_early():
             self._started()
+
+    def readers(self) -> int:
+        """Return how many tasks run at a time on this machine; starts the session."""
+        spark, _ = self._started()
+        return parallel_tasks(spark) if runs_in_driver(spark) else 0
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
         """Call a function with every item, as one Spark job with a task per item.

@@ -18,7 +18,7 @@ _PHRASES = (
     "access method|column option|comment on|database setting|default privileges|dependency of|earlier versions of rows|"
     "event trigger|"
     "exclusion constraint|foreign data wrapper|foreign key|foreign keys|foreign server|foreign table|grant on|"
-    "large objects|materialized view|not null|operator class|operator family|place of extension sequence|"
+    "large objects|materialized view|not null|operator class|operator family|package body|place of extension sequence|"
     "place of sequence|primary key|range of fields|replica identity|row security|rows of extension table|"
     "security label|statistics target|table macro|table option|table property|text search configuration|"
     "text search dictionary|text search parser|text search template|unique constraint|user mapping|"
@@ -63,6 +63,11 @@ def not_in_snapshot(what: str, of: str = "") -> str:
     `of` is ` of ` and the relation to which it belongs; "" for none.
     """
     return f"{capital(what)}{of} {'are' if what.lower().startswith(_PLURAL_KINDS) else 'is'} not in a snapshot."
+
+
+def not_restored(what: str) -> str:
+    """Return the sentence about code, such as `function public.f()`, that nobody asked for."""
+    return f"{capital(what)} is not restored: it is code of the snapshot. Give --with-code."
 
 
 def counts_by_kind(kinds: Iterable[str]) -> dict[str, int]:

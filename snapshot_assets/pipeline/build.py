@@ -259,7 +259,7 @@ def _schema(plan: Plan, spark_key: str) -> dg.AssetsDefinition:
             export = snapshots.open_export(plan.name, check_rows=True)
         if export.skipped:
             context.log.info(skipped_text(export.skipped))
-        for sentence in restore_warnings(export.schema):
+        for sentence in (*restore_warnings(export.schema), *filter(None, [export.unshared])):
             context.log.warning(sentence)
         version = dg.DataVersion(export.catalog.state.snapshot_id)  # chunks belong to one snapshot
         return dg.MaterializeResult(metadata=schema_metadata(export), data_version=version)

@@ -157,8 +157,8 @@ class SnapshotPlan(dg.Component, dg.Model, dg.Resolvable):
     plan: Annotated[dict[str, Any], _FieldsOf(Plan)] | None = Field(
         None, description="The plan, with its name; the fields of `snapshot_assets.Plan`."
     )
-    sources: dict[str, str | dict[str, str]] = Field(
-        {}, description="Databases: alias and URI, or alias and a mapping of uri and encoding."
+    sources: dict[str, str | dict[str, str | bool]] = Field(
+        {}, description="Databases: alias and URI, or alias and a mapping of uri, encoding, copy and consistency."
     )
     storage: Annotated[dict[str, Any], _FieldsOf(StorageByScheme)] | None = Field(
         None, description="Storage options by URI scheme, as in `snapshots.yaml`."

@@ -4,6 +4,7 @@
       flights: duckdb:///data/flights.duckdb
       shop: postgresql://reader:${SHOP_PASSWORD}@db.example.com/shop
       old: {uri: postgresql://db.example.com/old, encoding: latin1}   # a database of encoding SQL_ASCII
+      other: {uri: postgresql://db.example.com/other, copy: false, consistency: chunk}   # PostgreSQL's protocol alone
 
     storage:                              # by URI scheme; a plan may override it
       s3:
@@ -54,8 +55,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.databases.asset import KIND as ASSET
-from snapshot_assets.databases.open import built_in_kinds, kind_of
-from snapshot_assets.databases.protocol.encodings import parse_encoding
+from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.errors import PlanError, UnknownSourceError
@@ -72,6 +72,7 @@ from snapshot_assets.plan.fields import ALIAS, DatabaseReference
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.problems import plan_error, problems_of
 from snapshot_assets.plan.rules import NAME
+from snapshot_assets.plan.source_fields import address_fields, unfit_fields
 from snapshot_assets.plan.spark_settings import parse_spark_settings
 from snapshot_assets.plan.yaml_text import References, parse_yaml
 from snapshot_assets.storage.location import parse_location
@@ -274,9 +275,11 @@ class _Reader:
             path: tuple[str, ...] = ("sources", alias)
             if not ALIAS.fullmatch(alias):
                 self._report(path, "is not an alias; write letters, digits, `_`, `.` and `-`, at most 100")
-            encoding = None
+            fields: dict[str, object] = written if isinstance(written, dict) else {}
+            more, problems = address_fields(fields)
+            for name, problem in problems:
+                self._report((*path, name), problem)
             if isinstance(written, dict):
-                encoding = self._encoding(path, written)
                 path, written = (*path, "uri"), written.get("uri")
             unset = self._unset_address(alias, path, written)
             uri = self._references.resolve(path, written) if unset is None else unset.uri
@@ -288,23 +291,13 @@ class _Reader:
             except UnknownSourceError as error:
                 self._report(path, str(error))
                 continue
+            unfit = list(unfit_fields(fields, kind)) if kind is not None else []
             if kind is ASSET:
                 self._report(path, "is a Dagster asset, not a database; write it as `source` of its plan")
-            elif encoding and kind is not None and not kind.encoded:
-                takers = " and ".join(each.title for each in built_in_kinds() if each.encoded)
-                self._report(path, f"is of kind {kind.name}, and `encoding` is for {takers}; remove `encoding`")
+            elif unfit:
+                self._report(path, unfit[0])
             else:
-                yield alias, unset or DatabaseAddress(alias, uri, encoding=encoding)
-
-    def _encoding(self, path: tuple[str, ...], fields: dict[str, object]) -> str | None:
-        """Return the encoding of a source that is written as a mapping."""
-        for name in sorted(map(str, fields.keys() - {"uri", "encoding"})):
-            self._report((*path, name), "is not a field of a source; it has uri and encoding")
-        try:
-            return parse_encoding(fields["encoding"]) if "encoding" in fields else None
-        except PlanError as error:
-            self._report((*path, "encoding"), str(error))
-            return None
+                yield alias, unset or DatabaseAddress(alias, uri, **more)
 
     def _unset_address(self, alias: str, path: tuple[str, ...], written: object) -> UnsetAddress | None:
         """Return what stands for a database that lacks variables, if that is allowed."""

@@ -58,11 +58,13 @@ def extracted(
         return database.extract(Selection(tables=tables, time_columns=dict.fromkeys(tables), carriers=carriers or {}))
 
 
-def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:
+def definition_of(
+    schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True, code: bool = False
+) -> Definition:
     """Return how to create a schema in a target, converted if it is of another kind."""
     module, kind = target_module(into), kind_of(into.uri)
     if schema.database == kind.name:
-        return module.define(schema, expressions=expressions)
+        return module.define(schema, expressions=expressions, code=code)
     mapped, lost = converted(schema, kind.name, module)
     definition = module.define(mapped, expressions=expressions)
     return Definition(definition.tables, definition.before, definition.after, (*lost, *definition.lost))
@@ -82,14 +84,20 @@ def entry(table: TableName, record: RestoreRecord, path: str = "") -> LoadedFile
 def make(opened: SqlTarget, record: RestoreRecord, statements: Iterable[Statement]) -> None:
     """Make all steps of statements; fails if one of them does."""
     results = opened.make(record, steps_of(statements))
-    assert [each for each in results.values() if each.failed] == []
+    failed = [each for each in results.values() if each.failed]
+    assert not failed, failed
 
 
 def copy(
-    schema: DatabaseSchema, origin: DatabaseAddress, into: DatabaseAddress, *, expressions: bool = True
+    schema: DatabaseSchema,
+    origin: DatabaseAddress,
+    into: DatabaseAddress,
+    *,
+    expressions: bool = True,
+    code: bool = False,
 ) -> Definition:
     """Create a schema's tables in a target and load all their rows; continue where an earlier call ended."""
-    definition = definition_of(schema, into, expressions=expressions)
+    definition = definition_of(schema, into, expressions=expressions, code=code)
     with source(origin) as database, target(into) as opened:
         earlier = opened.imports()
         record = earlier[-1] if earlier else record_of(definition)

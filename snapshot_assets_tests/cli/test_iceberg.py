@@ -35,6 +35,7 @@ from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, make_plan, make_source, store_of
 from snapshot_assets_tests.golden.test_golden import copied
 from snapshot_assets_tests.odd_names import ODD
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 from snapshot_assets_tests.servers.s3 import S3Server, variables_of
 
 Rows = list[dict[str, Any]]
@@ -231,6 +232,42 @@ def test_a_type_is_refused_by_name_or_carried_as_text(
     assert (refused.status, (location / "iceberg").exists()) == (2, False)
     assert f"Column main.sensors.odd is {column}, stored as {stored}, which Iceberg v2 lacks" in refused.err
     assert "carry it as text" in refused.err
+
+
+def test_what_only_older_windows_have_is_exported_again(snapshots: Snapshots, tmp_path: Path, location: Path) -> None:
+    source = make_source(tmp_path / "source.duckdb", "ALTER TABLE readings ADD COLUMN odd UINTEGER DEFAULT 1")
+    export(make_plan(source, location.as_uri()), store_of(location))
+    first = newest(location)
+    change(source, "ALTER TABLE readings DROP COLUMN odd")
+    export_again(source, location, [2])
+    refused = snapshots("iceberg", "--snapshot", location.as_uri())
+    assert (refused.status, "exclude_columns" in refused.err, "carriers" in refused.err) == (2, False, False)
+    assert "which Iceberg v2 lacks, in older windows: export the older windows again by --replace" in refused.err
+    older = snapshots("iceberg", "--snapshot", location.as_uri(), "--at", str(first))
+    assert (older.status, "--replace" in older.err, "carriers" in older.err) == (2, False, False)
+    assert "A revision stays as it is: publish a newer one by --at." in older.err
+    export_again(source, location, [1, 3])
+    published = publish(snapshots, location)["main.readings"]
+    assert iceberg_rows(published["folder"]) == own_rows(store_of(location), "main.readings", published["revision"])
+
+
+def test_names_that_differ_only_in_case_in_older_windows_are_exported_again(
+    snapshots: Snapshots, location: Path, postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    times = "SELECT timestamptz '2025-01-01Z' + n * interval '1 day', n FROM generate_series(0, 2) n"
+    postgresql_server.psql(
+        postgresql_database,
+        'CREATE TABLE readings (moment timestamptz NOT NULL, value int, "Value" int)',
+        f"INSERT INTO readings {times}",
+    )
+    export(make_plan(postgresql_database, location.as_uri()), store_of(location))
+    postgresql_server.psql(postgresql_database, 'ALTER TABLE readings DROP COLUMN "Value"')
+    export_again(postgresql_database, location, [2])
+    refused = snapshots("iceberg", "--snapshot", location.as_uri())
+    assert (refused.status, "exclude_columns" in refused.err) == (2, False)
+    assert "which readers that ignore case confuse, in older windows: export the older windows again" in refused.err
+    export_again(postgresql_database, location, [1, 3])
+    assert len(iceberg_rows(publish(snapshots, location)["public.readings"]["folder"])) == 3
 
 
 def test_deleted_rows_that_are_not_compacted_are_refused(snapshots: Snapshots, exported: Path) -> None:

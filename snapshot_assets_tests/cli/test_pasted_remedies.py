@@ -15,7 +15,7 @@ from snapshot_assets.cli.output import printable
 from snapshot_assets.databases.convert.renaming import clashes
 from snapshot_assets.databases.duckdb import KIND as DUCKDB
 from snapshot_assets.databases.protocol.refusals import Refusals
-from snapshot_assets.databases.selection.columns import columnless_rows, late_name, undecodable, unfit_value
+from snapshot_assets.databases.selection.columns import columnless_rows, undecodable, unfit_value, unrestorable
 from snapshot_assets.databases.selection.hidden import revealing_view_error
 from snapshot_assets.databases.selection.time_index import choose_time_index
 from snapshot_assets.databases.sql import literal
@@ -135,7 +135,7 @@ def test_a_plan_and_options_that_leave_a_table_out(schema: str, table: str) -> N
 def test_a_plan_that_leaves_a_column_out_or_masks_it(name: str) -> None:
     table = table_of(TableName(name, name), name)
     path = (table.table_name, name)
-    late = str(late_name(table, table.columns[0]))
+    late = str(unrestorable(table, table.columns[0], "a name"))
     mask = f"replace({literal(name)}, '`', '\\')"
     encoded = str(undecodable(table, table.columns[0], "some bytes", mask, None))
     unfit = str(unfit_value(table, table.columns[0], "infinity"))

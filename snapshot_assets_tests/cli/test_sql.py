@@ -17,6 +17,7 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.cli.output import READER_GONE
 from snapshot_assets.cli.sql import _spare_pandas
 from snapshot_assets.format.names import parse_table
 from snapshot_assets_tests.catalog.execute import delete_rows
@@ -91,12 +92,24 @@ def test_an_output_file_appears_whole_or_stays_as_it_was(sql: Snapshots, tmp_pat
     assert (output.read_text(), os.listdir(output.parent)) == ("n\n1\n", ["rows.csv"])
 
 
-def test_a_folder_a_device_and_a_pipe_are_not_replaced(sql: Snapshots, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for output in (tmp_path, tmp_path / "pipe", "/dev/null"):
-        done = sql("--format", "csv", "-o", str(output), "SELECT 1")
-        assert (done.status, f"--output {output} is not a file" in done.err) == (2, True)
-    assert (tmp_path / "pipe").is_fifo()
+def test_a_device_and_a_pipe_are_written_and_stay(sql: Snapshots, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
+        done = sql("--format", "csv", "-o", str(pipe), "SELECT 1 AS n")
+        assert (done.status, done.out, reader.read(), pipe.is_fifo()) == (0, "", "n\n1\n", True)
+    assert sql("--format", "parquet", "-o", "/dev/null", "SELECT 1").status == 0
+    assert sql("--format", "csv", "-o", "/dev/stdout", "SELECT 1 AS n").out == "n\n1\n"
+    full = sql("--format", "csv", "-o", "/dev/full", "SELECT 1 AS n")
+    assert (full.status, "--output /dev/full cannot be written: No space left on device." in full.err) == (2, True)
+
+
+def test_a_reader_that_leaves_ends_a_call_as_a_closed_stdout_does(sql: Snapshots, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["timeout", "60", "head", "-c", "1", str(pipe)], stdout=subprocess.DEVNULL):
+        done = sql("--format", "csv", "-o", str(pipe), "SELECT repeat('x', 1000) FROM range(10000)")
+    assert (done.status, done.err) == (READER_GONE, "")
 
 
 def test_a_query_comes_from_a_file_or_stdin(sql: Snapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +131,7 @@ WRONG = {
     "--format parquet SELECT": "Parquet is not text",
     "-o x.csv SELECT": "needs --format",
     "--format csv -o none/x.csv SELECT": "there is no folder",
+    "--format csv -o / SELECT": "--output / is a folder",
     "--print SELECT": "--print runs no query",
     "--print --format csv": "--print runs no query",
     "--at tag:a --at tag:b SELECT": "each has a name",

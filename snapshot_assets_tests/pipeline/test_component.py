@@ -137,7 +137,7 @@ def test_a_component_loads_without_the_variables_of_its_database_and_storage(wro
     text = plan().replace("duckdb:///shop.duckdb", "postgresql://reader:${SNAPSHOTS_TEST_UNSET}@db/shop")
     stored = "  storage: {s3: {profile: '${SNAPSHOTS_TEST_UNSET}'}}\n"
     encoded = plan("stock", alias="stock").replace(
-        '"duckdb:///shop.duckdb"', "{uri: 'postgresql://h', encoding: latin1}"
+        '"duckdb:///shop.duckdb"', "{uri: 'postgresql://h', encoding: latin1, copy: false}"
     )
     defs = wrong(text.replace("file:///srv", "s3://backups") + stored, encoded)
     assert set(defs.resources or {}) == {"pyspark", "snapshots", "snapshot_io_manager"}  # shared by both components

@@ -10,7 +10,7 @@ import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ PASSWORD = "correct horse/battery@staple"
 QUOTED_PASSWORD = quote(PASSWORD, safe="")
 
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
+_READY = b"ready for connections"
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 _SETTINGS = {
     "bind-address": "127.0.0.1",
@@ -50,12 +51,34 @@ class MariadbServer:
 
     port: int
     folder: Path
+    _command: Sequence[str] = ()
+    _process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def socket(self) -> Path:
         """Its Unix socket."""
         return self.folder / "socket"
+
+    def start(self) -> None:
+        """Start the server, and wait until it takes connections."""
+        log = self.folder / "log"
+        told = log.read_bytes().count(_READY)
+        environment = {"PATH": _PATH, "TMPDIR": str(self.folder)}  # a starting server deletes temporary tables of all
+        with log.open("ab") as written:
+            self._process = subprocess.Popen(self._command, stdout=written, stderr=subprocess.STDOUT, env=environment)
+        until(lambda: log.read_bytes().count(_READY) > told, explain=log.read_text, process=self._process)
+
+    def stop(self) -> None:
+        """Stop the server."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+
+    def restart(self) -> None:
+        """Stop the server and start it again: all its connections are lost."""
+        self.stop()
+        self.start()
 
     def uri(self, database: str = "", user: str = "root", password: str = QUOTED_PASSWORD) -> str:
         """Return a URI of the server, or of one of its databases; `password` is percent-encoded."""
@@ -104,8 +127,10 @@ def start_mariadb(folder: Path, **settings: str) -> Iterator[MariadbServer]:
         f"ALTER USER root@127.0.0.1 IDENTIFIED BY '{PASSWORD}';\n"
     )
     options = [f"--{name.replace('_', '-')}={value}" for name, value in (_SETTINGS | settings).items()]
-    server = MariadbServer(free_port(), folder)
-    environment = {"PATH": _PATH, "TMPDIR": str(folder)}  # a server that starts deletes temporary tables of all others
+    port = free_port()
+    command = [str(programs[0]), "--no-defaults", f"--datadir={data}", f"--socket={folder / 'socket'}"]
+    server = MariadbServer(port, folder, [*command, f"--port={port}", f"--init-file={setup}", *options, *user])
+    environment = {"PATH": _PATH, "TMPDIR": str(folder)}
     try:
         with log.open("wb") as written:
             install = ("--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
@@ -114,17 +139,11 @@ def start_mariadb(folder: Path, **settings: str) -> Iterator[MariadbServer]:
                 stdout=written, stderr=subprocess.STDOUT, env=environment,
             )  # fmt: skip
             assert done.returncode == 0, log.read_text(errors="replace")[-4000:]
-            process = subprocess.Popen(
-                [str(programs[0]), "--no-defaults", f"--datadir={data}", f"--socket={server.socket}",
-                 f"--port={server.port}", f"--init-file={setup}", *options, *user],
-                stdout=written, stderr=subprocess.STDOUT, env=environment,
-            )  # fmt: skip
         try:
-            until(lambda: b"ready for connections" in log.read_bytes(), explain=log.read_text, process=process)
+            server.start()
             yield server
         finally:
-            process.terminate()
-            process.wait(60)
+            server.stop()
     finally:
         shutil.rmtree(folder)
 

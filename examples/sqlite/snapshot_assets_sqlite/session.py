@@ -42,6 +42,7 @@ class Session:
 
     token = None
     """A holder's: connections read the one state because nothing can write, and need not name it."""
+    unshared = ""
 
     def check(self) -> None:
         """Raise a `ConsistencyLostError` if the file is another one than that which was opened."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -168,7 +168,7 @@ class SqliteDatabase(TimedSource):
             yield _batches(cursor, table)
 
     @contextmanager
-    def hold(self) -> Iterator[HeldState]:
+    def hold(self, readers: Callable[[], int]) -> Iterator[HeldState]:
         with closing(Session(self._address, hold=True)) as session:
             yield session
 

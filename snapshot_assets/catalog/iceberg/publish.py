@@ -200,9 +200,10 @@ def _hold(
         try:
             held += [iceberg] if iceberg.hold(having[name], main) else []
         except NotHeldError as error:
-            refused.append(str(error))
+            refused.append(str(error) if main == versions[-1].revision else f"{error.reason}.")
     if refused:
         why, can = " ".join(dict.fromkeys(refused)), ", ".join(table_text(each.name) for each in held) or "none"
+        why += "" if main == versions[-1].revision else " A revision stays as it is: publish a newer one by --at."
         raise PlanError(
             f"Iceberg cannot hold revision {main} of {store.uri}, so nothing was written. {why} Or select tables by"
             f" --tables, or by iceberg.tables of the plan; Iceberg can hold {can}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ from snapshot_assets.storage.bulk import in_parallel
 MAIN = "main"
 NAME_MAPPING = "schema.name-mapping.default"
 _CHECKSUM = "snapshot-assets.checksum"
+_AGAIN = "export the older windows again by --replace"
 
 
 class Version(NamedTuple):
@@ -202,7 +203,7 @@ class IcebergTable:
             )
         types = dict(self._types(version.schema.table(self.name)))
         others = [(known, "other revisions have")]
-        others += [(self._types(table), "older windows have") for table in self._written(version).values()]
+        others += [(each, "older windows have") for each in self._older_types(version)]
         for found, which in others:
             for column in types.keys() & found.keys():
                 wider = widened(types[column], found[column])
@@ -210,7 +211,7 @@ class IcebergTable:
                     raise NotHeldError(
                         f"Column {ColumnPath(self.name, column)} is {types[column]}, but {which} {found[column]}, and"
                         " Iceberg promotes neither to the other",
-                        "export the older windows again by --replace",
+                        _AGAIN,
                     )
                 types[column] = wider
         return types
@@ -220,6 +221,14 @@ class IcebergTable:
         if id(table) not in self.types:
             self.types[id(table)] = held_types(table)
         return self.types[id(table)]
+
+    def _older_types(self, version: Version) -> Iterator[dict[str, pa.DataType]]:
+        """Yield the types of the definitions of a version's files; the remedy for a refused one is to replace it."""
+        for table in self._written(version).values():
+            try:
+                yield self._types(table)
+            except NotHeldError as error:
+                raise NotHeldError(f"{error.reason}, in older windows", _AGAIN) from None
 
     def _written(self, version: Version) -> dict[int, Table]:
         """Return the definitions of the table that a version's files were written with, by schema id."""

@@ -303,7 +303,7 @@ def _is_passed(store: ObjectStore, transaction: act.Transaction) -> bool:
     Raises:
         OutcomeUnknownError: The log was rebuilt above it, with or without it.
     """
-    revision, uuid, missed = transaction.revision, transaction.uuid, 0
+    path, revision, uuid, missed = transaction_path(transaction.revision), transaction.revision, transaction.uuid, 0
     while True:
         try:
             entry = read_entry(store, revision + 1)
@@ -311,26 +311,26 @@ def _is_passed(store: ObjectStore, transaction: act.Transaction) -> bool:
             log = [info.path for info in store.list(TRANSACTIONS)]
             later = [each for each in map(log_revision, log) if each > revision]
             if not later:
-                return not any(path == transaction_path(1) or checkpointed_revision(path) for path in log)
+                return not any(each == transaction_path(1) or checkpointed_revision(each) for each in log)
             if missed == revision:
-                _refuse_rebuilt(store, transaction, min(later))
+                if _may_start(store, min(later)):
+                    raise _unclear(store, path, f"rebuilt at revision {min(later)}") from None
                 return True
             missed = revision  # another writer may have followed between the read and the listing
         else:
-            if entry.starts_log or entry.transaction.previous_uuid != uuid:
-                _refuse_rebuilt(store, transaction, revision + 1)
+            if entry.starts_log:
+                raise _unclear(store, path, f"rebuilt at revision {revision + 1}")
+            if entry.transaction.previous_uuid != uuid:
                 return True
             revision, uuid = revision + 1, entry.transaction.uuid
 
 
-def _refuse_rebuilt(store: ObjectStore, transaction: act.Transaction, later: int) -> None:
-    """Refuse to judge a transaction below a later revision with which a rebuilt log starts, or may start."""
+def _may_start(store: ObjectStore, revision: int) -> bool:
+    """Return whether a rebuilt log starts with a revision, or may start with it."""
     try:
-        starts = read_entry(store, later).starts_log
+        return read_entry(store, revision).starts_log
     except (ObjectNotFoundError, MisnamedError):
-        starts = is_there(store, checkpoint_path(later))  # which a rebuild writes first
-    if starts:
-        raise _unclear(store, transaction_path(transaction.revision), f"rebuilt at revision {later}")
+        return is_there(store, checkpoint_path(revision))  # which a rebuild writes first
 
 
 def _unclear(store: ObjectStore, path: str, what: str) -> OutcomeUnknownError:

@@ -101,6 +101,7 @@ class _Work:
         replica: The location to which the snapshot was replicated; None without one.
         changes: What was looked at for changes; None if the call did not look.
         sealed: Whether the run sealed the snapshot; not if it found nothing to change.
+        unshared: Why tasks read states of their own; "" if they read one.
     """
 
     run_id: str | None = None
@@ -109,6 +110,7 @@ class _Work:
     replica: str | None = None
     changes: Changes | None = None
     sealed: bool = True
+    unshared: str = ""
 
 
 def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fault]]:
@@ -148,7 +150,7 @@ def _export(
             opened_export_run(run, configuration, resolved, started=now, **own) as export_run,
             export_run.open() as opened,
         ):
-            work.skipped = opened.skipped
+            work.skipped, work.unshared = opened.skipped, opened.unshared
             looked_at = chunks_to_look_at(opened.catalog.state, plan, now) if changed else []
             if recorder is not None:
                 recorder.schema(opened)
@@ -264,7 +266,7 @@ def _facts(plan: Plan, store: ObjectStore, state: State, work: _Work, hashed: in
     seal, header = state.newest_seal, state.header
     schema = read_schema(store, state.schemas[state.schema_id])
     files = [each.file for each in state.live_files()]
-    warnings = [*history_warnings(store, state), *restore_warnings(schema)]
+    warnings = [*history_warnings(store, state), *restore_warnings(schema), *filter(None, [work.unshared])]
     if header is not None and header.kind == "once" and header.start and header.end and not header.schema_only:
         windows = plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
         if text := open_windows_text(windows, datetime.now(UTC)):  # a fixed range has windows in the future

@@ -11,22 +11,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-from snapshot_assets.databases.contract import DatabaseKind
-from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.databases.definition import Definition
-from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
+from snapshot_assets.databases.contract import DatabaseKind, later
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import DatabaseError, UnknownSourceError
 from snapshot_assets.format.names import NameRule
-from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.scratch_folders import scratch_folder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from snapshot_assets.databases.protocol.sql_target import SqlTarget
 
 __all__ = ["KIND", "adapt", "default_alias", "define", "open", "open_target", "rename", "scratch", "type_for"]
 
@@ -42,8 +33,6 @@ KIND = DatabaseKind(
     local_file=True,
 )
 _MEMORY = re.compile(r"memory_limit=(\d{1,6}(?:MB|MiB|GB|GiB))")
-
-# The imports are not at the top: an alias can be made from a URI without loading DuckDB.
 
 
 def path_of(uri: str) -> str:
@@ -99,46 +88,13 @@ def _refused(reason: str) -> UnknownSourceError:
     return UnknownSourceError(f"A duckdb: URI is refused because {reason}. Write {KIND.form}.")
 
 
-def open(address: DatabaseAddress) -> Database:
-    """Open a database file read-only; see `DuckDBDatabase`."""
-    from snapshot_assets.databases.duckdb.source import DuckDBDatabase
-
-    return DuckDBDatabase(address)
-
-
-def open_target(address: DatabaseAddress) -> SqlTarget:
-    """Open a database file for writing, or create it; see `DuckDBTarget`."""
-    from snapshot_assets.databases.duckdb.target import DuckDBTarget
-
-    return DuckDBTarget(address)
-
-
-def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`. `code` changes nothing."""
-    from snapshot_assets.databases.duckdb.ddl import define as define_schema
-
-    return define_schema(schema, expressions=expressions)
-
-
-def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
-    from snapshot_assets.databases.duckdb.renaming import rename as rename_schema
-
-    return rename_schema(schema, renaming)
-
-
-def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
-    from snapshot_assets.databases.duckdb.types import type_for as type_text
-
-    return type_text(arrow_type)
-
-
-def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return documents without what DuckDB has not, and what is lost; see `TargetModule.adapt`."""
-    from snapshot_assets.databases.duckdb.foreign_keys import adapt as adapt_schema
-
-    return adapt_schema(schema)
+# An alias can be made from a URI without loading DuckDB.
+open = later(f"{__name__}.source", "DuckDBDatabase")
+open_target = later(f"{__name__}.target", "DuckDBTarget")
+define = later(f"{__name__}.ddl", "define")
+rename = later(f"{__name__}.renaming", "rename")
+type_for = later(f"{__name__}.types", "type_for")
+adapt = later(f"{__name__}.foreign_keys", "adapt")
 
 
 @contextmanager

@@ -13,13 +13,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 
 import duckdb
 
 from snapshot_assets.databases.convert.lost import is_plain, other_method
 from snapshot_assets.databases.convert.renaming import clashes
-from snapshot_assets.databases.definition import Create, Definition, FailedStatement, ObjectKey, Statement, comment
+from snapshot_assets.databases.definition import (
+    Create,
+    Definition,
+    FailedStatement,
+    ObjectKey,
+    Statement,
+    comment,
+    ordered_views,
+)
 from snapshot_assets.databases.duckdb import KIND
 from snapshot_assets.databases.duckdb.foreign_keys import possible_keys
 from snapshot_assets.databases.duckdb.parser import Texts, check_statement, collation
@@ -37,8 +44,8 @@ _INTEGERS = frozenset(
 )
 
 
-def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`."""
+def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
+    """Return the statements that create a schema; see `TargetModule.define`. `code` changes nothing."""
     with closing(Texts()) as texts:
         return _Defining(schema, texts, expressions=expressions).definition()
 
@@ -187,19 +194,11 @@ class _Defining:
             yield from comment(f"COLUMN {quoted}.{identifier(each.name)}", each.comment, column, name)
 
     def _views(self) -> Iterator[Statement]:
-        views = {view.table_name: view for view in self._schema.views}
-        order = TopologicalSorter({name: set(view.depends_on) & set(views) for name, view in views.items()})
-        for name in order.static_order():
-            view = views[name]
-            if not self._expressions:
-                self._lost.append(f"View {name} is left out: its query is SQL of the snapshot.")
-            elif not view.columns:
-                self._lost.append(f"View {name} is left out: it did not work in the source.")
-            else:
-                columns = identifiers(tuple(column.name for column in view.columns))
-                sql = f"CREATE VIEW {_target_name(name)} {columns} AS {view.definition}"
-                yield Statement(ObjectKey("view", name), sql, name)
-                yield from self._comments(view)
+        for view in ordered_views(self._schema, self._lost, expressions=self._expressions):
+            name, columns = view.table_name, identifiers(tuple(column.name for column in view.columns))
+            sql = f"CREATE VIEW {_target_name(name)} {columns} AS {view.definition}"
+            yield Statement(ObjectKey("view", name), sql, name)
+            yield from self._comments(view)
 
 
 @dataclass(frozen=True)

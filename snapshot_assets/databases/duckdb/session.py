@@ -134,6 +134,8 @@ class DuckDBSession(DuckDBConnection):
         ConsistencyLostError: The file is not in the state that the address demands.
     """
 
+    unshared = ""
+
     def __init__(self, address: DatabaseAddress) -> None:
         self.alias = address.alias
         self._cursors: list[duckdb.DuckDBPyConnection] = []

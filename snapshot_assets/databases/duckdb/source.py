@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -311,7 +311,7 @@ class DuckDBDatabase(TimedSource):
         return answers
 
     @contextmanager
-    def hold(self) -> Iterator[HeldState]:
+    def hold(self, readers: Callable[[], int]) -> Iterator[HeldState]:
         """Keep the file open for reading until the context ends; until then no process can write to it.
 
         The token is the state of the file. A connection that demands this state refuses to open in another one.

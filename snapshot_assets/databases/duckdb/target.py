@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -25,14 +25,7 @@ from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
-from snapshot_assets.databases.protocol.target import (
-    ExistingTable,
-    OtherType,
-    Reference,
-    RestoreRecord,
-    Tried,
-    ignore_tries,
-)
+from snapshot_assets.databases.protocol.target import ExistingTable, OtherType, Reference, RestoreRecord
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, SnapshotError
 from snapshot_assets.format.relations import Table, TableName
@@ -201,21 +194,10 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             self._opened.close()
             self._opened = None
 
-    def make(
-        self,
-        record: RestoreRecord,
-        steps: Sequence[SchemaStep],
-        absent: Collection[TableName] = (),
-        tried: Tried = ignore_tries,
-    ) -> dict[str, StepResult]:
-        """Make steps; see `SqlTarget`.
-
-        DuckDB builds indexes in memory. This does not run in a task, so DuckDB's own limit of memory applies.
-        """
-        if any(step.reads_rows for step in steps):
-            self.close()
-            self._opened = self._open(indexing=True)
-        return super().make(record, steps, absent, tried)
+    def _prepare_reading(self) -> None:
+        # DuckDB builds indexes in memory. This does not run in a task, so DuckDB's own limit of memory applies.
+        self.close()
+        self._opened = self._open(indexing=True)
 
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
         """Return a step's statements without the name that the file has here; see `SqlTarget`."""

@@ -11,20 +11,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from snapshot_assets.databases.contract import DatabaseKind
-from snapshot_assets.databases.convert.renaming import Renaming
-from snapshot_assets.databases.definition import Definition
-from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
+from snapshot_assets.databases.contract import DatabaseKind, later
+from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
-from snapshot_assets.format.relations import DatabaseSchema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from snapshot_assets.databases.protocol.sql_target import SqlTarget
 
 __all__ = [
     *("KIND", "Place", "adapt", "default_alias", "define", "open", "open_target", "place_of", "rename", "scratch"),
@@ -37,14 +28,14 @@ KIND = DatabaseKind(
     title="MySQL",
     form="mysql://user@host:3306/database",
     target=True,
-    shares_states=False,
+    fields=("consistency",),
     drivers=("pymysql",),
     requirement="snapshot-assets[mysql]",
+    code=True,
+    mend_indexes="run CHECK TABLE, and rebuild the table with ALTER TABLE … FORCE",
 )
 _TLS = ("preferred", "disabled", "required", "verify")
 _OPTIONS = ("unix_socket", "ssl", "ssl_ca")
-
-# The imports are not at the top: an alias can be made from a URI without loading the driver.
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,46 +102,13 @@ def default_alias(uri: str) -> str:
     return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100] if name else "mysql"
 
 
-def open(address: DatabaseAddress) -> Database:
-    """Connect for reading; see `MysqlDatabase`."""
-    from snapshot_assets.databases.mysql.source import MysqlDatabase
-
-    return MysqlDatabase(address)
-
-
-def open_target(address: DatabaseAddress) -> SqlTarget:
-    """Connect for writing; see `MysqlTarget`."""
-    from snapshot_assets.databases.mysql.target import MysqlTarget
-
-    return MysqlTarget(address)
-
-
-def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`. `code` changes nothing."""
-    from snapshot_assets.databases.mysql.ddl import define as define_schema
-
-    return define_schema(schema, expressions=expressions)
-
-
-def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
-    from snapshot_assets.databases.mysql.renaming import rename as rename_schema
-
-    return rename_schema(schema, renaming)
-
-
-def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
-    from snapshot_assets.databases.mysql.write_forms import type_for as type_text
-
-    return type_text(arrow_type)
-
-
-def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return converted documents without what MySQL has not, and what is lost; see `TargetModule.adapt`."""
-    from snapshot_assets.databases.mysql.converted_documents import adapt as adapt_schema
-
-    return adapt_schema(schema)
+# An alias can be made from a URI without loading the driver.
+open = later(f"{__name__}.source", "MysqlDatabase")
+open_target = later(f"{__name__}.target", "MysqlTarget")
+define = later(f"{__name__}.ddl", "define")
+rename = later(f"{__name__}.renaming", "rename")
+type_for = later(f"{__name__}.write_forms", "type_for")
+adapt = later(f"{__name__}.converted_documents", "adapt")
 
 
 @contextmanager

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from graphlib import TopologicalSorter
 
-from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement
+from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
+from snapshot_assets.databases.mysql.code import MysqlCode
 from snapshot_assets.databases.mysql.texts import check_collation, check_text, check_type, constant, listed, quoted
 from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.kinds import not_restored
 from snapshot_assets.format.options import SchemaOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName, View
 
@@ -49,16 +50,17 @@ _WORDS = {
 }
 
 
-def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
     """Return the statements that create a schema; see `TargetModule.define`."""
-    return _Defining(schema, expressions=expressions).definition()
+    return _Defining(schema, expressions=expressions, code=code).definition()
 
 
 class _Defining:
-    def __init__(self, schema: DatabaseSchema, *, expressions: bool) -> None:
+    def __init__(self, schema: DatabaseSchema, *, expressions: bool, code: bool) -> None:
         self._schema = schema
         self._expressions = expressions
         self._lost: list[str] = []
+        self._code = tuple(self._restored_code(code))
 
     def definition(self) -> Definition:
         self._lost += uncarried(self._schema)
@@ -72,8 +74,22 @@ class _Defining:
         after += [statement for table in tables for statement in self._keys(table)]
         after += [statement for table in tables for statement in self._foreign_keys(table)]
         after += [statement for table in tables for statement in _next_numbers(table)]
+        after += [each.statement() for each in self._code if not each.late]
         after += self._views()
+        after += [each.statement() for each in self._code if each.late]
         return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=tuple(self._too_long()))
+
+    def _restored_code(self, wanted: bool) -> Iterator[MysqlCode]:
+        tables = {table.table_name for table in self._schema.tables}
+        for schema in self._schema.schemas:
+            for each in MysqlCode.of_schema(schema):
+                if each.on is not None and each.on not in tables:
+                    continue
+                if wanted:
+                    self._lost += each.lost(str(schema.options.get("collation")))
+                    yield each
+                else:
+                    self._lost.append(not_restored(str(each.made)))
 
     def _too_long(self) -> Iterator[str]:
         names = [("Schema", each.name, each.name) for each in self._schema.schemas]
@@ -225,29 +241,22 @@ class _Defining:
             )
 
     def _views(self) -> Iterator[Statement]:
-        views = {view.table_name: view for view in self._schema.views}
-        definers = dict.fromkeys(
-            str(view.options["definer"]) for view in views.values() if view.options.get("security") == "DEFINER"
-        )
-        self._lost += [
-            f"Definer {each} is lost: its views act with the rights of the user who restores them." for each in definers
-        ]
-        order = TopologicalSorter({name: set(view.depends_on) & set(views) for name, view in views.items()})
-        for name in order.static_order():
-            view = views[name]
-            if not self._expressions:
-                self._lost.append(f"View {name} is left out: its query is SQL of the snapshot.")
-            elif not view.columns:
-                self._lost.append(f"View {name} is left out: it did not work in the source.")
-            else:
-                query = check_text(view.definition, f"the query of view {name}", commas=True)
-                words = {option: _word(view, option) for option in _WORDS}
-                end = "" if words["check_option"] == "NONE" else f" WITH {words['check_option']} CHECK OPTION"
-                sql = (
-                    f"CREATE ALGORITHM={words['algorithm']} SQL SECURITY {words['security']} VIEW {quoted(*name)}"
-                    f" {listed([column.name for column in view.columns])} AS {query}{end}"
-                )
-                yield Statement(ObjectKey("view", name), sql, name)
+        definers = {
+            str(view.options["definer"]) for view in self._schema.views if view.options.get("security") == "DEFINER"
+        }
+        of_code = {each.definer for each in self._code}
+        for each in sorted(definers | of_code):
+            what = " and ".join(["views"] * (each in definers) + ["code"] * (each in of_code))
+            self._lost.append(f"Definer {each} is lost: its {what} act with the rights of the user who restores them.")
+        for view in ordered_views(self._schema, self._lost, expressions=self._expressions):
+            name, words = view.table_name, {option: _word(view, option) for option in _WORDS}
+            query = check_text(view.definition, f"the query of view {name}", commas=True)
+            end = "" if words["check_option"] == "NONE" else f" WITH {words['check_option']} CHECK OPTION"
+            sql = (
+                f"CREATE ALGORITHM={words['algorithm']} SQL SECURITY {words['security']} VIEW {quoted(*name)}"
+                f" {listed([column.name for column in view.columns])} AS {query}{end}"
+            )
+            yield Statement(ObjectKey("view", name), sql, name)
 
 
 def _without_transactions(table: Table) -> bool:

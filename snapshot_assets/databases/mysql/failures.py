@@ -21,11 +21,12 @@ LOST = (0, 2006, 2013, 2014, 2055)
 """The session has ended: the driver's numbers, 0 for a connection that is closed."""
 
 _UNREACHABLE = (2002, 2003, 2005)
-# 1020: a row changed since the state was taken; 1205, 1213: lock wait and deadlock; 1317, 1927: KILL; 1637: too many
-# transactions; 4031: idle for long.
+# 1020: a row changed since the state was taken; 1047: the node of a cluster does not take part; 1205, 1213: lock wait
+# and deadlock; 1317, 1927, 3169: KILL; 1637: too many transactions; 4031: idle for long.
 _TRANSIENT = (
     *(LOST + _UNREACHABLE),
-    *(1020, 1040, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1317, 1637, 1927, 4031),
+    *(1020, 1040, 1047, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1317, 1637),
+    *(1927, 3169, 4031),
 )
 _DENIED = (1044, 1045, 1130, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1862, 3118, 4151)
 _UNKNOWN = (1146, 1109)
@@ -38,11 +39,13 @@ _REMEDIES = {
     1049: "Create the database, or check its name in the URI",
     1130: "Let the user connect from this host, or connect from another one",
     1153: "Raise max_allowed_packet on the server",
-    1205: "Another session holds a conflicting lock; SHOW ENGINE INNODB STATUS shows it",
+    1205: "Another session holds a conflicting lock, such as that of ALTER TABLE or LOCK TABLES: see SHOW FULL"
+    " PROCESSLIST and SHOW ENGINE INNODB STATUS",
     **dict.fromkeys(_UNREACHABLE, "Check host and port in the URI, and whether the server runs"),
     **dict.fromkeys((1317, 1927, 1969, 3024), "A time limit or an administrator ended the statement or the session"),
     **dict.fromkeys((1021, 1114), "Free space on the database server's disk, or raise its limit for temporary tables"),
-    1412: "The table was altered after the state was taken; start a new run",
+    1412: "The table was altered, truncated or rebuilt after the state was taken. Start a new run, and run no such"
+    " statements during it",
     2026: "Let the server have TLS, check its certificate (ssl_ca), or write ssl=disabled in the URI",
     4031: "Lift the idle limit that the server has for this user",
 }

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from snapshot_assets.databases.mysql.code import LISTED, code_options
+from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
@@ -22,7 +24,7 @@ from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.columns import is_ledger_schema, refuse_reserved
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, with_lost, without_hidden
-from snapshot_assets.databases.selection.hidden import hidden_of, hides, refuse_revealing_views
+from snapshot_assets.databases.selection.hidden import excludes, hidden_of, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.time_index import choose_time_index
 from snapshot_assets.errors import DatabaseDeniedError
@@ -59,12 +61,6 @@ SELECT constraint_schema AS table_schema, table_name, constraint_name AS name, c
 FROM information_schema.check_constraints WHERE level = 'Column' AND {constraint}
 """
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
-_UNCARRIED = """
-SELECT trigger_schema AS table_schema, 'trigger' AS kind, trigger_name AS name FROM information_schema.triggers
-WHERE {trigger}
-UNION ALL SELECT routine_schema, LOWER(routine_type), routine_name FROM information_schema.routines WHERE {routine}
-UNION ALL SELECT event_schema, 'event', event_name FROM information_schema.events WHERE {event}
-"""
 _NAME = r"`(?:[^`]|``)*`"
 _KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
 _CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
@@ -90,7 +86,11 @@ def extract_schema(session: MysqlSession, selection: Selection, refusals: Refusa
 def _plain_texts(session: MysqlSession) -> Iterator[None]:
     """Let the server print SQL without modes, with names in backticks."""
     session.execute("SET SESSION sql_mode = ''", _DOING)
+    if session.database:
+        session.execute("USE information_schema", _DOING)  # the server leaves out the name of the session's database
     yield
+    if session.database:
+        session.execute(f"USE {quoted(session.database)}", _DOING)
     session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'", _DOING)
 
 
@@ -99,6 +99,7 @@ class _Created:
     """The lines of SHOW CREATE TABLE.
 
     Attributes:
+        columns: The names of its columns, also of those that `information_schema` does not show.
         primary: The primary key's; None without one.
         keys: Those of the other keys, by name.
         constraints: Those of foreign keys and checks, by name.
@@ -106,6 +107,7 @@ class _Created:
         partitions: The clause of its partitions; "" without any.
     """
 
+    columns: tuple[str, ...]
     primary: str | None
     keys: Mapping[str, str]
     constraints: Mapping[str, str]
@@ -120,6 +122,7 @@ class _Created:
         options, _, partitions = end.partition("\n")
         clause = _PARTITIONS.fullmatch(partitions)
         return cls(
+            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
             primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
             keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
             constraints={
@@ -169,13 +172,16 @@ class _Reader:
         selection = check_selection(selection, schemas, columns, refusals)
         selected = sorted(name for name in columns if selects(selection, name))
         documented = [name for name in selected if name not in self._views or name in selection.tables]
-        lost = self._rows(_UNCARRIED)
+        hidden = {name for _, name in (*selection.exclude_columns, *selection.masks)}
+        hidden |= {name.table for name in columns if excludes(selection, name)}
+        code = code_options(self._session, self._rows(LISTED), set(documented) - self._views.keys(), hidden)
         views = [self._view(name, selection) for name in selected if name not in set(documented)]
         unshown = {view.table_name: _UNSHOWN for view in views if not view.columns}
         schema = DatabaseSchema(
             database="mysql",
             schemas=tuple(
-                with_lost(self._schema(name, lost), unshown) for name in selected_schemas(selection, selected, schemas)
+                with_lost(self._schema(name, code.get(name, {})), unshown)
+                for name in selected_schemas(selection, selected, schemas)
             ),
             tables=tuple(self._table(name, selection, refusals) for name in documented),
             views=tuple(view for view in views if view.columns),
@@ -189,14 +195,14 @@ class _Reader:
     def _draws(self, name: TableName) -> bool:
         return bool(self.tables[name]["table_type"] == _SEQUENCE_TYPE)
 
-    def _schema(self, name: str, lost: Collection[_Record]) -> Schema:
+    def _schema(self, name: str, code: Mapping[str, Any]) -> Schema:
         record = self.schemata[name]
         sequences = [self._sequence(each) for each in self.tables if each.schema == name and self._draws(each)]
         options = {
             "charset": record["default_character_set_name"],
             "collation": record["default_collation_name"],
             "sequences": [each.model_dump(mode="json", by_alias=True) for each in sequences],
-            NOT_CARRIED: [f"{each['kind']} {name}.{each['name']}" for each in lost if each["table_schema"] == name],
+            **code,
         }
         return Schema(
             name=name,
@@ -246,11 +252,15 @@ class _Reader:
                         table=table_text(name),
                     )
                 )
+            else:
+                with refusals.noting():
+                    refuse_partly(self._session, name)
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        [created] = self._session.rows(f"SHOW CREATE TABLE {quoted(*name)}", f"reading {name}")
-        parts = _Created.of(created["Create Table"])
+        parts = _Created.of(created(self._session, name))
+        with refusals.noting():
+            refuse_columns(self._session, name, parts.columns, self._columns[name], selection)
         unique, indexes, primary = self._indexes(name, parts)
         kept = {column.name for column in columns}
         return Table(
@@ -331,20 +341,14 @@ class _Reader:
         return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())
 
     def _view(self, name: TableName, selection: Selection) -> View:
-        record = self._views[name]
-        if not record["view_definition"]:
-            raise DatabaseDeniedError(
-                f"MySQL {self._session.alias!r} does not show the query of view {name} to this user. Grant SHOW VIEW on"
-                " it, or leave it out: exclude_tables.",
-                table=table_text(name),
-            )
+        record, query = self._views[name], view_query(self._session, name)
         refusals = Refusals()
         columns = self.columns(name, selection, refusals)
-        read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(record["view_definition"])}
+        read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
         return View(
             schema_name=name.schema,
             name=name.table,
-            definition=record["view_definition"],
+            definition=query,
             columns=() if refusals.errors else columns,
             depends_on=tuple(sorted((read & self.tables.keys()) - {name})),
             options={

@@ -49,7 +49,9 @@ def _schema_options(schema: Schema, renaming: Renaming) -> dict[str, object]:
     moved = {"schema_name": renaming.schema(schema.name)}
     options = SchemaOptions.of(schema)
     sequences = tuple(each.model_copy(update=moved) for each in options.sequences)
-    return options.model_copy(update={"sequences": sequences}).values()
+    on = (None if each.on is None else renaming.table(each.on) for each in options.code)
+    code = tuple(each.model_copy(update={"on": name}) for each, name in zip(options.code, on, strict=True))
+    return options.model_copy(update={"sequences": sequences, "code": code}).values()
 
 
 def _table(table: Table, names: _Names) -> Table:

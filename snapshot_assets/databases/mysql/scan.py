@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.databases.mysql.held import State
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.query import ColumnRange, is_query
 from snapshot_assets.databases.protocol.source import Rows, Scan, WindowRows
 from snapshot_assets.databases.protocol.time_column import utc_text
-from snapshot_assets.databases.selection.columns import scanned_column, unfit_value
+from snapshot_assets.databases.selection.columns import scanned_column, unfit_value, unrestorable
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Column, Table
@@ -31,10 +32,12 @@ class Scanner:
 
     Attributes:
         session: The session.
+        state: The held state that it reads; None if it reads one of its own.
     """
 
-    def __init__(self, session: MysqlSession) -> None:
+    def __init__(self, session: MysqlSession, state: State | None = None) -> None:
         self.session = session
+        self.state = state
 
     def types_of(self, table: Table) -> dict[str, ColumnType]:
         """Return the types that the columns of a table or query have now, by name."""
@@ -75,11 +78,15 @@ class Scanner:
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database.scan`."""
         table = scan.table
-        selected = self._selected(table, self.types_of(table))
-        query = f"SELECT {', '.join(selected.values())} FROM {self.from_item(table)} WHERE {self.where(scan)}"
-        self.set_bounds(scan.rows)
-        with self.session.stream(query + _order(scan), f"reading {table.table_name}") as chunks:
-            yield (_batch(table, arrays) for arrays in chunks)
+        with self.session.keeping_locks():
+            if self.state is not None and not is_query(table):
+                self.rows_of(table, "1", "false")  # locks the table
+                self.state.refuse_altered(self.session, table.table_name)
+            selected = self._selected(table, self.types_of(table))
+            query = f"SELECT {', '.join(selected.values())} FROM {self.from_item(table)} WHERE {self.where(scan)}"
+            self.set_bounds(scan.rows)
+            with self.session.stream(query + _order(scan), f"reading {table.table_name}") as chunks:
+                yield (_batch(table, arrays) for arrays in chunks)
 
     def _selected(self, table: Table, types: Mapping[str, ColumnType]) -> dict[str, str]:
         def selected(column: Column) -> str:
@@ -114,6 +121,8 @@ def _batch(table: Table, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
         try:
             columns.append(_typed(array, field.type))
         except pa.ArrowInvalid:
+            if pa.types.is_string(field.type):
+                raise unrestorable(table, column, "bytes that are no UTF-8", early=False) from None
             what = NO_DATE if pa.types.is_temporal(field.type) else "a value of another form"
             raise unfit_value(table, column, what) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)

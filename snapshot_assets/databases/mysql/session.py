@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pymysql
@@ -18,7 +20,7 @@ from snapshot_assets.databases.mysql.failures import LOST, number_of, translatin
 from snapshot_assets.databases.mysql.wire import RowStream
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
-from snapshot_assets.errors import DatabaseDeniedError
+from snapshot_assets.errors import ConsistencyLostError, DatabaseDeniedError, DatabaseError, SnapshotError
 
 SQL_MODE = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES"
 """Reads identifiers and strings as `databases.sql` writes them; without limits on dates, which a table may hold."""
@@ -36,7 +38,7 @@ SETTINGS: Mapping[str, str] = {
     "max_execution_time": "0",  # MySQL
     "idle_transaction_timeout": "0",
     "idle_readonly_transaction_timeout": "0",
-    "lock_wait_timeout": "300",
+    "lock_wait_timeout": "60",  # then a warning names the table, and the statement is tried again
     "sql_select_limit": "18446744073709551615",
     "sql_big_selects": "1",
     "sql_quote_show_create": "1",
@@ -48,6 +50,30 @@ SETTINGS: Mapping[str, str] = {
 """Settings of every session, in SQL; those that a server does not have are left out."""
 
 CONNECT_SECONDS = 30
+SOCKET = "socket"
+"""Name of the socket in the folder of a held state; see `broker`."""
+BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+SAVEPOINT = "snapshots"
+"""Name of the savepoint at the begin of a held state: going back to it releases the locks on tables that were read."""
+_ALTERED = 1412
+
+
+def _borrow(connect: Callable[..., Any], name: str, folder: str) -> Any:
+    """Connect to the broker in a folder, which needs no password; see `broker`."""
+    connection = connect(user="", password=b"", ssl=None, ssl_disabled=True, defer_connect=True)
+    broker = socket.socket(socket.AF_UNIX)
+    try:
+        broker.connect(os.path.join(folder, SOCKET))
+        connection.connect(broker)
+    except (pymysql.Error, OSError) as error:
+        broker.close()
+        raise ConsistencyLostError(
+            f"{name}: the connections that held the state that this run reads are gone, by a restart of the server, an"
+            " administrator, or the end of the run's process. Nothing more is exported in this run; start a new run,"
+            f" whose chunks are consistent among themselves. ({error})",
+            token=folder,
+        ) from None
+    return connection
 
 
 def _tls(place: Place) -> dict[str, Any]:
@@ -86,7 +112,7 @@ class MysqlConnection:
         self._secrets = (place.password,) if place.password else ()
         self._interrupting = threading.Lock()
         self._busy = False
-        self._connect = partial(
+        self._connect = connect = partial(
             pymysql.connect,
             host=place.host,
             port=place.port,
@@ -101,9 +127,11 @@ class MysqlConnection:
             **_tls(place),
             **arguments,
         )
+        if address.consistency is not None:
+            connect = partial(_borrow, self._connect, self._name, address.consistency)
         with translating(f"{self._name}: connecting", self._secrets):
             try:
-                self._connection = abandonable(self._connect, lambda connection: connection.close())
+                self._connection = abandonable(connect, lambda connection: connection.close())
             except RuntimeError as error:  # what the driver raises where a package is missing
                 raise DatabaseDeniedError(
                     f"{self._name}: connecting failed: {error}. Without TLS, this user's password needs it."
@@ -163,8 +191,22 @@ class MysqlConnection:
         """End the query that another thread runs, if there is one, over a connection of its own."""
         with self._interrupting:
             if self._busy and self._connection.open:
-                with self._connect() as other, other.cursor() as cursor:
-                    cursor.execute(f"KILL QUERY {self._connection.thread_id()}")
+                self.kill_query()
+
+    def kill_query(self) -> None:
+        """End the query that runs, over a connection of its own."""
+        with self._connect() as other, other.cursor() as cursor:
+            cursor.execute(f"KILL QUERY {self.thread_id}")
+
+    @property
+    def thread_id(self) -> int:
+        """The server's number of the connection."""
+        return int(self._connection.thread_id())
+
+    @property
+    def channel(self) -> socket.socket:
+        """What the connection sends and receives by."""
+        return cast(socket.socket, self._connection._sock)
 
     def close(self) -> None:
         """Close the connection."""
@@ -173,15 +215,61 @@ class MysqlConnection:
 
 
 class MysqlSession(MysqlConnection):
-    """A connection that reads one state of the tables that have transactions until it is closed."""
+    """A connection that reads one state of the tables that have transactions until it is closed.
+
+    Args:
+        address: Where to connect; with `consistency`, the session borrows a connection that holds that state.
+
+    Raises:
+        ConsistencyLostError: No connection holds the state any more. See `open_database` for others.
+    """
 
     def __init__(self, address: DatabaseAddress) -> None:
+        self._shared, self._keeps_locks = address.consistency is not None, False
         super().__init__(address)
+        if not self._shared:
+            try:
+                self.execute(BEGIN, "beginning to read")
+            except BaseException:
+                self.close()
+                raise
+
+    @contextmanager
+    def translating(self, doing: str) -> Iterator[None]:
+        """Raise the driver's errors; that a table was rebuilt means that the held state of it is gone."""
         try:
-            self.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", "beginning to read")
-        except BaseException:
-            self.close()
+            with super().translating(doing):
+                yield
+        except DatabaseError as error:
+            if self._shared and error.attributes.get("errno") == _ALTERED:
+                raise ConsistencyLostError(str(error), **error.attributes) from None
             raise
+
+    @contextmanager
+    def keeping_locks(self) -> Iterator[None]:
+        """Let no one alter the tables that are read until the context ends.
+
+        Otherwise each statement on a held state releases its locks, because the state is held for long: a statement
+        that alters a table waits for them, and all others that use the table wait for that.
+        """
+        self._keeps_locks = True
+        try:
+            yield
+        finally:
+            self._keeps_locks = False
+            with suppress(SnapshotError):  # a session that was lost has no locks
+                self._release()
+
+    def _release(self) -> None:
+        if self._shared and not self._keeps_locks:
+            super()._result(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}", "releasing locks", ())
+
+    def _result(
+        self, sql: str | bytes, doing: str, parameters: Sequence[object]
+    ) -> tuple[int, list[dict[str, Any]], list[Any]]:
+        found = super()._result(sql, doing, parameters)
+        self._release()
+        return found
 
     @contextmanager
     def stream(self, sql: str, doing: str) -> Iterator[Iterator[list[pa.Array]]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from snapshot_assets.databases.mysql.held import State, hold
 from snapshot_assets.databases.mysql.introspect import extract_schema
 from snapshot_assets.databases.mysql.query import extract_query
 from snapshot_assets.databases.mysql.scan import Scanner, cast_type
@@ -49,7 +50,9 @@ class MysqlDatabase(Scanner):
     kind = "mysql"
 
     def __init__(self, address: DatabaseAddress) -> None:
-        super().__init__(MysqlSession(address))
+        state = None if address.consistency is None else State.read(address.consistency)
+        super().__init__(MysqlSession(address), state)
+        self._address = address
         self._bounds: dict[tuple[TableName, str], tuple[datetime, datetime] | None] = {}
 
     def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
@@ -176,7 +179,8 @@ class MysqlDatabase(Scanner):
         rows = self.session.rows(f"SHOW VARIABLES WHERE Variable_name IN ({names})", "reading the state")
         rows += self.session.rows("SHOW STATUS LIKE 'binlog_snapshot_%'", "reading the state")
         found = {row["Variable_name"].lower(): row["Value"] for row in rows}
-        return {"mysql": self.session.version, **{name: value for name, value in found.items() if value}}
+        fence = {name: value for name, value in found.items() if value}
+        return {"mysql": self.session.version, **fence, **(self.state.fence if self.state else {})}
 
     def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
         """Tell which sets have another number of rows; of the others nothing is known. See `Database.changes_since`."""
@@ -191,20 +195,10 @@ class MysqlDatabase(Scanner):
             return Answer(Verdict.CHANGED, f"{part.count} rows were exported, and there are {found}", found)
         return Answer(Verdict.UNKNOWN, "MySQL's rows have no versions", found, lasting=True)
 
-    @contextmanager
-    def hold(self) -> Iterator[HeldState]:
-        """Hold nothing: each connection reads the state at which it began; see `HeldState`."""
-        yield _OwnStates()
+    def hold(self, readers: Callable[[], int]) -> AbstractContextManager[HeldState]:
+        """Hold one state on as many connections as read at a time, if this user may; see `Database`."""
+        return hold(self._address, readers())
 
     def close(self) -> None:
         """Close the connection."""
         self.session.close()
-
-
-class _OwnStates:
-    """The states of several connections, of which each has its own."""
-
-    token = None
-
-    def check(self) -> None:
-        """Return: there is nothing to lose."""

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from snapshot_assets.databases.definition import Statement
+from snapshot_assets.databases.mysql.code import CodeStatement
 from snapshot_assets.databases.mysql.session import SQL_MODE
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
 from snapshot_assets.databases.mysql.write_forms import unfit_values
@@ -160,6 +161,7 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         query = _TRIGGERS.format(events=events, names=_among(tables, "event_object_schema", "event_object_table"))
         found = [
             f"Trigger {row['name']} of {TableName(row['schema'], row['table'])} acts on each {row['event']}."
+            " Drop it until the import ends; with --with-code, the import creates the snapshot's triggers again."
             for row in self.rows(query, "looking for triggers")
         ]
         query = _WITHOUT_TRANSACTIONS.format(names=_among(tables, "table_schema", "table_name"))
@@ -177,14 +179,9 @@ class MysqlTarget(MysqlWriter, SqlTarget):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self.execute("START TRANSACTION", "beginning a transaction")
         try:
-            yield
-            self.execute("COMMIT", "committing")
-        except BaseException:
-            with suppress(SnapshotError):
-                self.execute("ROLLBACK", "rolling back a transaction")
-            raise
+            with super()._transaction():
+                yield
         finally:
             with suppress(SnapshotError):  # the lock ends with the session too
                 self.execute("DO RELEASE_LOCK('snapshot_assets')", "releasing the lock of imports")
@@ -216,14 +213,23 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         return super()._try_group(record, group, before)
 
     def _run(self, statement: Statement) -> None:
-        """Run a statement of a definition, which is for a session in which backslashes escape."""
+        """Run a statement of a definition, which is for a session in which backslashes escape, or with its settings."""
         doing = f"making {statement.key}"
-        self.execute(f"SET SESSION sql_mode = '{_STRICT}'", doing)
+        within = statement.table.schema if statement.table else ""
+        sql = statement.sql.encode()
+        settings, after = f"SESSION sql_mode = '{_STRICT}'", [f"SET SESSION sql_mode = '{_LOAD_MODE}'"]
+        if isinstance(statement, CodeStatement):
+            within, settings, sql = statement.within, statement.settings, statement.encoded
+            after += ["SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00', SESSION timestamp = DEFAULT"]
+        before = [f"USE {identifier(within)}"] if within else []  # views may call functions without naming it
         try:
-            super()._run(statement)
+            for each in (*before, f"SET {settings}"):
+                self.execute(each, doing)
+            self.execute(sql, doing)
         finally:
             with suppress(SnapshotError):  # of a connection that is lost, which the statement's own error tells
-                self.execute(f"SET SESSION sql_mode = '{_LOAD_MODE}'", doing)
+                for each in after:
+                    self.execute(each, doing)
 
     def _exists_already(self, error: SnapshotError, step: SchemaStep) -> bool:
         return error.attributes.get("errno") in _EXISTS

@@ -20,6 +20,8 @@ _TYPE = re.compile(
 _VERSIONED = re.compile(r"('(?:[^'\\]|\\.|'')*')|/\*!\d+ (.*?) ?\*/", re.DOTALL)
 """Strings; and what a server prints for newer ones only, which is a comment to others."""
 
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _COLLATION = re.compile(r"\w+")
 _BREAKS = frozenset((";", "#", "/*", "--", '"', "`", "'"))
 
@@ -52,6 +54,8 @@ def tokens(text: str) -> Iterator[str]:
 def check_text(text: str, where: str, *, commas: bool = False) -> str:
     """Return a text that can be a part of a statement; what is for newer servers only is for all.
 
+    The information_schema of MySQL escapes generated columns and defaults that are expressions a second time.
+
     Args:
         text: The text.
         where: What it is, for a message.
@@ -60,6 +64,8 @@ def check_text(text: str, where: str, *, commas: bool = False) -> str:
     Raises:
         DocumentError: It has no such form.
     """
+    if "\\" in tokens(text):  # outside of a string
+        text = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
     text = _VERSIONED.sub(r"\1\2", text)
     depth, found = 0, ""
     for token in tokens(text):

@@ -13,13 +13,11 @@ from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.source import Rows
-from snapshot_assets.databases.selection.columns import unfit_value
+from snapshot_assets.databases.selection.columns import unfit_value, unrestorable
 from snapshot_assets.databases.selection.hidden import mask_of, masked
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.errors import DatabaseError, SnapshotError
-from snapshot_assets.format.name_texts import yaml_key, yaml_value
-from snapshot_assets.format.names import ColumnPath, column_text, table_text
-from snapshot_assets.format.relations import Carrier, Column, Table
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.relations import Carrier, Table
 
 _UNICODE = ("utf", "ucs2", "latin1", "ascii", "binary")
 """Character sets all of whose values Unicode has, or the beginnings of their names."""
@@ -49,22 +47,10 @@ def _checks(table: Table) -> Iterator[_Check]:
         if mask is not None or is_query(table):
             continue
         if ColumnType(column.type).name == "enum":
-            yield f"{value} = 0", lambda at=column: _unreadable(table, at, "the number 0, an invalid value's")  # type: ignore[misc]
+            yield f"{value} = 0", lambda at=column: unrestorable(table, at, "the number 0, an invalid value's")  # type: ignore[misc]
         charset = (column.collation or "").partition("_")[0]
         if charset and not charset.startswith(_UNICODE):
             back = f"CONVERT(CONVERT({value} USING utf8mb4) USING {charset})"
             found = f"characters of {charset} that Unicode lacks, or has twice"
             condition = f"CAST({back} AS BINARY) <> CAST({value} AS BINARY)"
-            yield condition, lambda at=column, what=found: _unreadable(table, at, what)  # type: ignore[misc]
-
-
-def _unreadable(table: Table, column: Column, found: str) -> DatabaseError:
-    path = ColumnPath(table.table_name, column.name)
-    return DatabaseError(
-        f"Column {path} ({column.type}) holds {found}, which a restore could not have as it is. Nothing was exported."
-        f" Change these values, mask the column (`mask: {{{yaml_key(path.written)}: ...}}` in the plan), or leave it"
-        f" out: `exclude_columns: [{yaml_value(path.written)}]`.",
-        table=table_text(path.table),
-        column=column_text(path),
-        type=column.type,
-    )
+            yield condition, lambda at=column, what=found: unrestorable(table, at, what)  # type: ignore[misc]

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote
 
-from snapshot_assets.databases.contract import DatabaseKind
-from snapshot_assets.databases.convert.renaming import LONGEST, Renaming
-from snapshot_assets.databases.definition import Definition
-from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
+from snapshot_assets.databases.contract import DatabaseKind, later
+from snapshot_assets.databases.convert.renaming import LONGEST
 from snapshot_assets.format.relations import DatabaseSchema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from snapshot_assets.databases.protocol.sql_target import SqlTarget
 
 __all__ = ["KIND", "adapt", "default_alias", "define", "open", "open_target", "rename", "scratch", "type_for"]
 
@@ -29,8 +20,9 @@ KIND = DatabaseKind(
     longest_name=LONGEST,
     drivers=("adbc_driver_postgresql.dbapi", "adbc_driver_manager"),
     requirement="snapshot-assets[postgres]",
-    encoded=True,
+    fields=("encoding", "copy", "consistency"),
     code=True,
+    mend_indexes="check the indexes with amcheck, and REINDEX TABLE {table}",
 )
 
 
@@ -46,48 +38,12 @@ def default_alias(uri: str) -> str:
 
 
 # The driver is imported where a database is opened.
-
-
-def open(address: DatabaseAddress) -> Database:
-    """Connect for reading; see `PostgresqlDatabase`."""
-    from snapshot_assets.databases.postgresql.source import PostgresqlDatabase
-
-    return PostgresqlDatabase(address)
-
-
-def open_target(address: DatabaseAddress) -> SqlTarget:
-    """Connect for writing; see `PostgresqlTarget`."""
-    from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-
-    return PostgresqlTarget(address)
-
-
-def scratch(address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:
-    """Create a database on the same server; see `TargetModule.scratch`."""
-    from snapshot_assets.databases.postgresql.target import scratch as scratch_database
-
-    return scratch_database(address, name)
-
-
-def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`."""
-    from snapshot_assets.databases.postgresql.ddl import define as define_schema
-
-    return define_schema(schema, expressions=expressions, code=code)
-
-
-def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return documents with new names, and what is lost; see `TargetModule.rename`."""
-    from snapshot_assets.databases.postgresql.renaming import rename as rename_schema
-
-    return rename_schema(schema, renaming)
-
-
-def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
-    from snapshot_assets.databases.postgresql.types import type_for as type_text
-
-    return type_text(arrow_type)
+open = later(f"{__name__}.source", "PostgresqlDatabase")
+open_target = later(f"{__name__}.target", "PostgresqlTarget")
+scratch = later(f"{__name__}.target", "scratch")
+define = later(f"{__name__}.ddl", "define")
+rename = later(f"{__name__}.renaming", "rename")
+type_for = later(f"{__name__}.types", "type_for")
 
 
 def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:

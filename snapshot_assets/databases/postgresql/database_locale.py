@@ -34,8 +34,10 @@ def with_database_locale(session: PostgresqlSession, schemas: tuple[Schema, ...]
     """Return the documents of schemas with the database's locale, in the first one."""
     if not schemas:
         return schemas
-    [found] = session.rows(_QUERY, _DOING)
-    first = schemas[0].model_copy(update={"options": {**schemas[0].options, OPTION: found}})
+    found = session.rows(_QUERY, _DOING, optional="the database's locale")
+    if not found:
+        return schemas
+    first = schemas[0].model_copy(update={"options": {**schemas[0].options, OPTION: found[0]}})
     return (first, *schemas[1:])
 
 

@@ -76,6 +76,9 @@ _BUSY = re.compile(
 _SERVERS = re.compile(r": (?P<severity>\w[^:\n]*):  (?P<text>.*)", re.DOTALL)
 """The server's part of libpq's text: two blanks follow the severity."""
 
+_TYPES = "Failed to build type mapping table"
+"""What the driver says if it cannot read the types as it connects."""
+
 _LIBPQ_HEAD = re.compile(r"\A(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to connect: )?")
 _LIBPQ_CLOSED = re.compile(r"\n(?:server closed the connection|SSL connection has been closed).*", re.DOTALL)
 _FULL = re.compile(r"too many|connection slots")
@@ -164,6 +167,11 @@ def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) ->
     reason = scrub(_line(_LIBPQ_HEAD.sub("", original)).rstrip("."), secrets)
     if re.search(r"invalid (?:URI|percent|port|integer|sslmode|connection option)|unexpected character", original):
         return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}")
+    if _TYPES in original:
+        return DatabaseError(
+            f"PostgreSQL {alias!r}: the driver could not read the types of the database: {reason}. A server that speaks"
+            " only PostgreSQL's protocol, without pg_type and pg_attribute, is no source."
+        )
     if server is None:
         return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}. {_AGAIN}")
     if _BUSY.search(original):

@@ -82,9 +82,10 @@ def large_objects_table(session: PostgresqlConnection) -> Table | None:
     Raises:
         DatabaseDeniedError: This user may not read some of them.
     """
-    [row] = session.rows(_COUNT, "looking for large objects")
-    if not row["objects"]:
+    rows = session.rows(_COUNT, "looking for large objects", optional="large objects")
+    if not rows or not rows[0]["objects"]:
         return None
+    [row] = rows
     if row["denied"]:
         raise DatabaseDeniedError(
             f"This user may not read {row['denied']:,} of {counted(row['objects'], 'large object')}. Grant SELECT on"
@@ -108,7 +109,7 @@ def large_objects_table(session: PostgresqlConnection) -> Table | None:
 
 def count_large_objects(session: PostgresqlConnection) -> int:
     """Return how many large objects there are."""
-    return int(session.rows(_COUNT, "looking for large objects")[0]["objects"])
+    return sum(row["objects"] for row in session.rows(_COUNT, "looking for large objects", optional="large objects"))
 
 
 def insert_large_objects(target: PostgresqlConnection, table: Table, portions: Iterable[pa.Table]) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
+from snapshot_assets.databases.postgresql.partial_servers import NO_SOURCE
 from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, read_partitions
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
 from snapshot_assets.databases.postgresql.read_forms import (
@@ -251,7 +252,7 @@ class Scanner:
             ordered=ORDERED,
             within=replace(within, column="bound").predicate if within else "true",
         )
-        rows = self.session.rows(query, f"dividing {scan.table.table_name}")
+        rows = self.session.rows(query, f"dividing {scan.table.table_name}", optional="statistics of columns")
         values = tuple(rows[0]["bounds"] or ()) if rows else ()
         return Quantiles(column.name, column.type, 0, values).ranges(parts, within) if values else []
 
@@ -330,7 +331,7 @@ class Scanner:
 
     def _read(self, name: TableName) -> _LockedRelation:
         query = _RELATION.format(schema=literal(name.schema), name=literal(name.table))
-        rows = self.session.rows(query, f"looking up {name}")
+        rows = self.session.rows(query, f"looking up {name}", NO_SOURCE)
         if not rows:
             raise UnknownRelationError(
                 f"Table '{name}' no longer exists. It existed when the schema was extracted. Extract the schema"
@@ -340,8 +341,7 @@ class Scanner:
         row = rows[0]
         oid, kind, parts, expressions = row["oid"], row["kind"], None, row["expressions"]
         # LOCK TABLE refuses views and foreign tables, and privileges on columns do not suffice; planning locks as well.
-        lockable = kind in "rp" and row["lockable"]
-        if lockable:
+        if lockable := kind in "rp" and row["lockable"]:
             self.session.execute(f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE", f"locking {name}")
         if kind == "p":
             parts, expressions = read_partitions(self.session, oid, name)
@@ -380,7 +380,7 @@ class Scanner:
             self._queries.clear()
 
     def _refuse_rewritten(self, query: str, name: TableName) -> None:
-        if rewritten := self.session.rows(query, f"checking {name}"):
+        if rewritten := self.session.rows(query, f"checking {name}", NO_SOURCE):
             raise ConsistencyLostError(
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
                 f" REFRESH) after the state that this run reads, so the rows of {name} in that state are gone."

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.connect import connect
 from snapshot_assets.databases.postgresql.failures import connect_failure, fields_of, lacks_state, translated
+from snapshot_assets.databases.postgresql.partial_servers import LACKING, NO_SOURCE, NOT_SHARED
 from snapshot_assets.databases.protocol.encodings import valid_start
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
@@ -60,6 +61,8 @@ SETTINGS = {
     "check_function_bodies": "off",
     # Compiling takes longer than it saves in plain scans.
     "jit": "off",
+    # All rows of a cursor are read.
+    "cursor_tuple_fraction": "1",
     # What would change the meaning of texts and conditions, leave out rows, or end the session at its first error.
     "array_nulls": "on",
     "transform_null_equals": "off",
@@ -84,6 +87,9 @@ _WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
 """Statement options: with COPY, the driver loses an error that occurs before the first row."""
 
 _NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
+
+_FIRST_ROWS, _MOST_GROWTH = 64, 8
+"""Rows of a cursor that are fetched at first, and by what their number grows at most: later rows may be larger."""
 
 _NOT_UTF8 = "22021"
 _SHOWN_ROW = 200
@@ -117,7 +123,11 @@ def oid_array(oids: Iterable[int]) -> str:
 
 
 class PostgresqlConnection:
-    """A connection with pinned settings; see `open_database` for its errors."""
+    """A connection with pinned settings; see `open_database` for its errors.
+
+    Attributes:
+        lacking: By kinds of objects that the server does not describe, its reason.
+    """
 
     _selects: ClassVar[bool] = False
     """Whether it reads tables that the plan may leave out."""
@@ -128,6 +138,7 @@ class PostgresqlConnection:
         self._prepared: tuple[str, ...] = ()
         self._cursor: adbc.Cursor | None = None
         self._interrupted = self._standby = False
+        self.lacking: dict[str, str] = {}
         self._cancelling = threading.Lock()
         try:
             # Statements begin and end transactions: after an error, the driver would not begin its own again.
@@ -143,7 +154,7 @@ class PostgresqlConnection:
             f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) OPERATOR(pg_catalog.=) v.name"
         )
         try:
-            self._standby = self.rows(query, "pinning the session")[0]["standby"]
+            self._standby = self.rows(query, "pinning the session", NO_SOURCE)[0]["standby"]
         except BaseException:
             self.close()
             raise
@@ -175,17 +186,26 @@ class PostgresqlConnection:
 
         interruptible(execute, self.interrupt)
 
-    def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
-        """Return a query's rows by column name; `doing` is its purpose, for messages."""
+    def rows(
+        self, sql: str, doing: str, remedies: Mapping[str, str] = _NO_REMEDIES, *, optional: str = ""
+    ) -> list[dict[str, Any]]:
+        """Return a query's rows by column name; `doing` and `remedies` are as in `execute`.
+
+        Where the server lacks a relation or function, a query of an `optional` kind of objects has no rows, and the
+        kind is in `lacking`.
+        """
 
         def rows(query: str) -> list[dict[str, Any]]:
-            with self._translating(doing, query), self._statement(query) as cursor:
+            with self._translating(doing, query, remedies), self._statement(query) as cursor:
                 found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
                 return found
 
         try:
             return interruptible(partial(rows, sql), self.interrupt)
-        except DatabaseError as error:
+        except SnapshotError as error:
+            if optional and error.attributes.get("sqlstate") in LACKING:
+                self.lacking[optional] = error.attributes["reason"].partition(". HINT:")[0]
+                return []
             if error.attributes.get("sqlstate") != _NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
                 raise
             # One row that is no UTF-8, with its other bytes escaped.
@@ -295,17 +315,19 @@ class PostgresqlSession(PostgresqlConnection):
     _selects = True
 
     def __init__(self, address: DatabaseAddress, *, exports: bool = False) -> None:
-        self.recoveries = 0
+        self.recoveries, self._copies = 0, address.copy
         super().__init__(address)
         try:
             self.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY", "beginning to read")
             if address.consistency is not None:
                 try:
                     sql = f"SET TRANSACTION SNAPSHOT {literal(address.consistency)}"
-                    self.execute(sql, "joining the snapshot")
+                    self.execute(sql, "joining the snapshot", NOT_SHARED)
                 except DatabaseUnavailableError:
                     raise
                 except SnapshotError as error:
+                    if error.attributes.get("sqlstate") in NOT_SHARED:
+                        raise
                     raise ConsistencyLostError(
                         f"{self._name}: the exported snapshot {address.consistency!r} that this run reads is gone: the"
                         " session that held it has ended. Nothing more is exported in this run; start a new run, whose"
@@ -322,6 +344,14 @@ class PostgresqlSession(PostgresqlConnection):
     @contextmanager
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a query's batches as the driver returns them; leaving early cancels the query."""
+        if not self._copies:
+            batches = self._fetched(query, doing)
+            try:
+                yield batches
+            finally:
+                if inspect.getgeneratorstate(batches) != inspect.GEN_CLOSED:
+                    self._recover()
+            return
         with self.cursor() as cursor:
             with self._translating(doing, query, streams=True):
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
@@ -345,6 +375,18 @@ class PostgresqlSession(PostgresqlConnection):
             if batch is None:
                 return
             yield batch
+
+    def _fetched(self, query: str, doing: str) -> Generator[pa.RecordBatch, None, None]:
+        """Yield a query's batches without COPY, by a cursor: the driver would hold all rows of one result."""
+        self.execute(f"DECLARE scanned NO SCROLL CURSOR FOR {query}", doing)
+        count = _FIRST_ROWS
+        while count:
+            with self._translating(doing, query), self._statement(f"FETCH {count} FROM scanned") as cursor:
+                rows = cursor.fetch_arrow_table()
+            yield from rows.to_batches()
+            fitting = max(_BATCH_BYTES * rows.num_rows // max(rows.nbytes, 1), 1)
+            count = min(fitting, count * _MOST_GROWTH) if rows.num_rows else 0
+        self.execute("CLOSE scanned", doing)
 
     def _recover(self) -> bool:
         """Go back to the start of the state, and return whether that succeeded."""

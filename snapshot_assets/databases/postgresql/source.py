@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -12,6 +12,7 @@ from functools import cached_property
 from snapshot_assets.databases.postgresql.changes import changes_since, read_fence
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.large_objects import is_large_objects
+from snapshot_assets.databases.postgresql.partial_servers import NO_COPY, NO_SOURCE, NOT_SHARED, with_lacking
 from snapshot_assets.databases.postgresql.query import extract_query
 from snapshot_assets.databases.postgresql.row_counts import count_rows
 from snapshot_assets.databases.postgresql.scan import Scanner
@@ -25,10 +26,12 @@ from snapshot_assets.databases.protocol.source import (
     DatabaseAddress,
     ExportedRows,
     HeldState,
+    OwnStates,
     Rows,
     Scan,
     Selection,
     Unanalyzed,
+    Verdict,
 )
 from snapshot_assets.databases.protocol.time_column import time_range
 from snapshot_assets.databases.selection.hidden import check_masks
@@ -46,6 +49,10 @@ WHERE p.relkind IN ('r', 'm') AND pg_relation_size(p.oid) > 0 AND (p.oid = {tabl
 """
 
 _NOT_ASCII = re.compile(r"\S{0,20}[^\x00-\x7f]\S{0,20}")
+_UNSHARED = (
+    "Connections to PostgreSQL read states of their own, because the source has `consistency: chunk`: a row that was"
+    " written during the export may be missing, or there twice. Export while nobody writes."
+)
 
 
 class PostgresqlDatabase(Scanner):
@@ -72,7 +79,7 @@ class PostgresqlDatabase(Scanner):
         if selection.query is not None:
             schema = extract_query(self._address, selection, selection.query)
         else:
-            schema = extract(self.session, selection, found)
+            schema = self._extract(selection, found)
         if self._encoding:
             # The server takes the texts of definitions, masks and queries for UTF-8.
             parts = {f"schema {each.name}": each.model_dump_json() for each in schema.schemas}
@@ -90,6 +97,16 @@ class PostgresqlDatabase(Scanner):
             found.raise_any()
         return schema
 
+    def _extract(self, selection: Selection, refusals: Refusals) -> DatabaseSchema:
+        try:
+            schema = extract(self.session, selection, refusals)
+        except SnapshotError as error:
+            remedy = NO_SOURCE.get(error.attributes.get("sqlstate", ""))
+            if remedy is None or "remedy" in error.attributes:
+                raise
+            raise type(error)(f"{error} {remedy}", **error.attributes) from None
+        return schema.model_copy(update={"schemas": with_lacking(schema.schemas, self.session.lacking)})
+
     def spelled(self, selection: Selection) -> Selection:
         """Return the selection: names are compared exactly; see `Database.spelled`."""
         return selection
@@ -103,7 +120,7 @@ class PostgresqlDatabase(Scanner):
         if is_query(table) or is_large_objects(table) or table.options.get("hypertable"):
             return None
         query = _PARTITIONS_WITH_ROWS.format(table=literal(qualified(table.table_name)))
-        partitions = self.session.rows(query, f"measuring {table.table_name}")
+        partitions = self.session.rows(query, f"measuring {table.table_name}", optional="sizes of tables")
         sizes = {TableName(row["schema"], row["name"]): row["bytes"] for row in partitions if row["unanalyzed"]}
         if not sizes:
             return None
@@ -160,17 +177,36 @@ class PostgresqlDatabase(Scanner):
 
         Two connections read one state if and only if their `snapshot` is equal. `lsn` is not earlier than the snapshot.
         """
-        return read_fence(self.session)
+        return read_fence(self.session) if self._address.shares_states else {}
 
     def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
         """Tell which rows changed since they were exported, by their transaction ids; see `Database.changes_since`."""
+        if not self._address.shares_states:
+            return [
+                Answer(Verdict.UNKNOWN, "the source's connections read states of their own", lasting=True)
+                for _ in parts
+            ]
         return changes_since(self, parts)
 
     @contextmanager
-    def hold(self) -> Iterator[HeldState]:
-        """Hold the present state on another connection; see `Database`."""
+    def hold(self, readers: Callable[[], int]) -> Iterator[HeldState]:
+        """Hold the present state on another connection, if connections share states; see `Database`."""
+        if self._address.copy:
+            self._try_copy()
+        if not self._address.shares_states:
+            yield OwnStates(_UNSHARED)
+            return
         with closing(PostgresqlSession(replace(self._address, consistency=None), exports=True)) as session:
             yield _ExportedSnapshot(session, self._address.alias)
+
+    def _try_copy(self) -> None:
+        query, doing = "SELECT 1 AS one", "trying COPY"
+        try:
+            with self.session.stream(query, doing) as batches:
+                list(batches)
+        except SnapshotError as error:
+            self.session.rows(query, doing)  # else the connection is lost
+            raise DatabaseError(f"{error} {NO_COPY}", **error.attributes) from None
 
     def close(self) -> None:
         """Close the connection."""
@@ -180,10 +216,12 @@ class PostgresqlDatabase(Scanner):
 class _ExportedSnapshot:
     """An exported snapshot, which exists until its session's transaction ends; see `HeldState`."""
 
+    unshared = ""
+
     def __init__(self, session: PostgresqlSession, alias: str) -> None:
         self._session = session
         self._alias = alias
-        row = session.rows("SELECT pg_catalog.pg_export_snapshot() AS token", "exporting the snapshot")[0]
+        row = session.rows("SELECT pg_catalog.pg_export_snapshot() AS token", "exporting the snapshot", NOT_SHARED)[0]
         self.token: str = row["token"]
 
     def check(self) -> None:

@@ -141,15 +141,10 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self.execute("BEGIN", "beginning a transaction")
-        self._transacting = True
         try:
-            yield
-            self.execute("COMMIT", "committing")
-        except BaseException:
-            with suppress(SnapshotError):
-                self.execute("ROLLBACK", "rolling back a transaction")
-            raise
+            with super()._transaction():
+                self._transacting = True
+                yield
         finally:
             self._transacting = False
 

@@ -13,7 +13,7 @@ from snapshot_assets.databases.postgresql.read_forms import expression
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.protocol.encodings import valid_start
 from snapshot_assets.databases.protocol.source import Rows
-from snapshot_assets.databases.selection.columns import columnless_rows, late_name, undecodable, unfit_value
+from snapshot_assets.databases.selection.columns import columnless_rows, undecodable, unfit_value, unrestorable
 from snapshot_assets.databases.selection.hidden import mask_of, masked
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import SnapshotError
@@ -45,6 +45,8 @@ _NAMES_LATE = {
     ),
 }
 """By type: a condition of values that name what a restore creates after the rows, such as a view or an index."""
+
+_LATE = "the name of a view, an index or a foreign table, which a restore creates only after the rows, if at all"
 
 _SHOWN_BYTES = 4
 
@@ -94,7 +96,7 @@ def find_unfit(
         elif check.text:
             errors.append(_undecodable(scanner, table, rows, check))
         else:
-            errors.append(late_name(table, check.column))
+            errors.append(unrestorable(table, check.column, _LATE))
     return errors
 
 

@@ -6,7 +6,7 @@ picklable. Its URI contains secrets and appears in no `repr`, document, tag or e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -34,12 +34,16 @@ class DatabaseAddress:
             for the present state.
         encoding: Encoding of the texts in a PostgreSQL database of encoding SQL_ASCII, which are decoded from it; see
             `encodings`. None for other databases, and where such texts are UTF-8.
+        copy: Whether rows are read by PostgreSQL's COPY; if not, by a cursor.
+        shares_states: Whether connections can read one state, if those of its kind do; see `DatabaseKind`.
     """
 
     alias: str
     uri: str = field(repr=False)
     consistency: str | None = None
     encoding: str | None = None
+    copy: bool = True
+    shares_states: bool = True
 
 
 @dataclass(frozen=True)
@@ -194,12 +198,30 @@ class HeldState(Protocol):
     def token(self) -> str | None:
         """The `DatabaseAddress.consistency` that reads the state; None if the database has none."""
 
+    @property
+    def unshared(self) -> str:
+        """Why tasks read states of their own, in sentences that each export shows; "" if all read the one state.
+
+        Then rows may be written meanwhile: an export does not count rows, and `compare` calls no difference damage.
+        """
+
     def check(self) -> None:
         """Check that the state is still held.
 
         Raises:
             ConsistencyLostError: It is gone, and no connection can read it again.
         """
+
+
+@dataclass(frozen=True)
+class OwnStates:
+    """The states of connections of which each has its own: nothing is held; see `HeldState`."""
+
+    unshared: str
+    token = None
+
+    def check(self) -> None:
+        """Return: there is nothing to lose."""
 
 
 class SchemaSource(Protocol):
@@ -317,9 +339,13 @@ class Database(SchemaSource, Protocol):
             CarrierError: A value does not fit its native carrier; names the column and the override for the plan.
         """
 
-    def hold(self) -> AbstractContextManager[HeldState]:
+    def hold(self, readers: Callable[[], int]) -> AbstractContextManager[HeldState]:
         """Hold the present state of the database for other connections until the context ends.
 
         Connections whose `DatabaseAddress.consistency` is the state's token read it. This connection does not: to
         extract the schema, open another one with the token too.
+
+        Args:
+            readers: Returns how many tasks on this machine read at a time; 0 if tasks run on others. It may start
+                Spark, so only a database that needs to know calls it.
         """

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from typing import Any, ClassVar
 
@@ -50,9 +50,17 @@ class SqlSteps(ABC):
     def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return the rows of a query, or of a statement with RETURNING, by column name."""
 
-    @abstractmethod
-    def _transaction(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         """Run the block as one transaction; an exception rolls it back."""
+        self._execute("START TRANSACTION", "beginning a transaction")
+        try:
+            yield
+            self._execute("COMMIT", "committing")
+        except BaseException:
+            with suppress(SnapshotError):
+                self._execute("ROLLBACK", "rolling back a transaction")
+            raise
 
     @abstractmethod
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
@@ -71,6 +79,10 @@ class SqlSteps(ABC):
 
     def flush(self) -> None:
         """Return once all files and steps that were committed so far are on disk."""
+        return
+
+    def _prepare_reading(self) -> None:
+        """Prepare for steps that read rows, such as those of indexes."""
         return
 
     def _prepare_indexes(self) -> None:
@@ -118,6 +130,8 @@ class SqlSteps(ABC):
         """
         if not steps:
             return {}
+        if any(step.reads_rows for step in steps):
+            self._prepare_reading()
         if not self._has(ledger.STEPS_TABLE):  # an earlier version made the ledger
             with self._transaction():
                 self._lock()

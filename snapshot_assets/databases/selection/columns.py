@@ -158,9 +158,7 @@ def unfit_value(table: Table, column: Column, found: str, *, early: bool = False
     return CarrierError(
         f"Column {column.name if is_query(table) else path} ({column.type}) holds {found}, which its native carrier"
         f" {column.arrow_type} cannot hold. Nothing{'' if early else ' of this chunk'} was exported. {remedy}",
-        table=table_text(path.table),
-        column=column_text(path),
-        type=column.type,
+        **_facts(path, column),
         carrier=Carrier.NATIVE.value,
         value=found,
     )
@@ -189,28 +187,28 @@ def undecodable(table: Table, column: Column, found: str, mask: str | None, enco
         f"Column {path} ({column.type}) holds bytes that are no {wanted}: {found}. The database's encoding is"
         f" SQL_ASCII, which does not define their characters. Nothing was exported. {whole}{masking} leave the column"
         f" out: `exclude_columns: [{yaml_value(path.written)}]`.",
-        table=table_text(path.table),
-        column=column_text(path),
-        type=column.type,
+        **_facts(path, column),
     )
 
 
-def late_name(table: Table, column: Column) -> DatabaseError:
-    """Return the error for a value that names what a restore creates only after the rows."""
+def unrestorable(table: Table, column: Column, found: str, *, early: bool = True) -> DatabaseError:
+    """Return the error for values that a restore could not load; `early`, before any row was exported."""
     path = ColumnPath(table.table_name, column.name)
     remedy = (
-        f"Leave the column out (`exclude_columns: [{yaml_value(path.written)}]` in the plan), or mask it"
-        f" (`mask: {{{yaml_key(path.written)}: ...}}`)."
+        f"Change these values, leave the column out (`exclude_columns: [{yaml_value(path.written)}]` in the plan), or"
+        f" mask it (`mask: {{{yaml_key(path.written)}: ...}}`)."
     )
     if is_query(table):
-        remedy = f"Cast {identifier(column.name)} to text in the query."
+        remedy = f"Cast {identifier(column.name)} to another type in the query."
     return DatabaseError(
-        f"Column {path} ({column.type}) holds the name of a view, an index or a foreign table. A restore creates these"
-        f" only after the rows, if at all, so it could not load the value. Nothing was exported. {remedy}",
-        table=table_text(path.table),
-        column=column_text(path),
-        type=column.type,
+        f"Column {path} ({column.type}) holds {found}, so a restore could not load it. Nothing"
+        f"{'' if early else ' of this chunk'} was exported. {remedy}",
+        **_facts(path, column),
     )
+
+
+def _facts(path: ColumnPath, column: Column) -> dict[str, str]:
+    return {"table": table_text(path.table), "column": column_text(path), "type": column.type}
 
 
 def columnless_rows(table: TableName) -> DatabaseError:

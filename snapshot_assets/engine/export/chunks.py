@@ -61,6 +61,9 @@ SMALL_CHUNK = 8 << 20
 class Runner(MapRunner, Protocol):
     """Runs the tasks of an export."""
 
+    def readers(self) -> int:
+        """Return how many tasks run at a time on this machine; 0 if they run on others."""
+
     def run_frames(self, task: Task, work: ChunkWork) -> Iterable[Outcome]:
         """Check a chunk's DataFrames, write them with the settings of a task, and yield the parts' outcomes."""
 
@@ -247,7 +250,7 @@ def _join(export: Export, work: ChunkWork, parts: Sequence[Outcome]) -> Outcome:
     opened_at = min((part.opened_at for part in parts), default=datetime.now(UTC))
     try:
         if not (len(parts) == 1 and work.only is None):  # a task that reads a whole chunk has compared them
-            work.check_counts(files)
+            work.check_counts(files, export.task.address)
         if export.keep_empty and not files:
             files = tuple(_write_empty_files(export.task, work))
     except SnapshotError as error:

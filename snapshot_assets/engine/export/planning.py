@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
+from typing import cast
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.contract import Access
@@ -30,7 +31,9 @@ from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
 from snapshot_assets.engine.export.division import Portion, divided, recorded_parts, together
 from snapshot_assets.engine.export.hidden_values import hide_values
+from snapshot_assets.engine.export.reopening import ReopeningDatabase
 from snapshot_assets.engine.export.tasks import ChunkWork, Frame, timeless_rows_error
+from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
     ConflictError,
@@ -365,6 +368,7 @@ class Source:
         make_planner: Makes the planner of a snapshot's chunks from its state and schema.
         check: Raises `ConsistencyLostError` if the held state is lost.
         held: Whether all tasks read one state of the source.
+        unshared: Why tasks read states of their own; see `HeldState`. A Spark catalog does not say.
     """
 
     address: DatabaseAddress
@@ -372,6 +376,7 @@ class Source:
     make_planner: Callable[[State, DatabaseSchema], Planner]
     check: Callable[[], None]
     held: bool
+    unshared: str = ""
 
     @property
     def by_tasks(self) -> bool:
@@ -384,12 +389,13 @@ def open_source(
     address: DatabaseAddress,
     session: Session,
     most_parts: Callable[[], int],
+    readers: Callable[[], int],
     split_by: str | None = None,
     range_bytes: int = 0,
 ) -> Iterator[Source]:
     """Open a source, and hold its current state until the context ends, if it supports that.
 
-    The session is started only for a Spark catalog.
+    The session is started only for a Spark catalog. For `readers`, see `Database.hold`.
 
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.
@@ -399,15 +405,17 @@ def open_source(
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
         return
-    with closing(open_database(address)) as holder, holder.hold() as held:
+    with closing(open_database(address)) as holder, holder.hold(readers) as held:
         held_address = replace(address, consistency=held.token)
-        with closing(open_database(held_address)) as database:
+        own = held.unshared and cast(Database, ReopeningDatabase(address, RetryPolicy()))
+        opened = own or open_database(held_address)
+        with closing(opened) as database:
             make_planner = partial(
                 ScanPlanner,
                 database=database,
                 most_parts=most_parts,
                 split_by=split_by,
                 range_bytes=range_bytes,
-                counts=kind.shares_states,
+                counts=not held.unshared,
             )
-            yield Source(held_address, database, make_planner, held.check, held=kind.shares_states)
+            yield Source(held_address, database, make_planner, held.check, not held.unshared, held.unshared)

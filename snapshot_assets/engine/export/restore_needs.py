@@ -1,4 +1,4 @@
-"""Warns at the export of what a restore will need, what some targets cannot have, and rows of no one state."""
+"""Warns at the export of what a restore will need, and what some targets cannot have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from snapshot_assets.databases.convert.renaming import clashes, too_long
 from snapshot_assets.databases.definition import carried_types, merge_needs, recorded_needs
-from snapshot_assets.databases.open import built_in_kinds, kind_named
+from snapshot_assets.databases.open import built_in_kinds
 from snapshot_assets.format.names import rule_of
 from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema
@@ -16,13 +16,7 @@ _SHOWN = 10
 
 
 def restore_warnings(schema: DatabaseSchema) -> Iterator[str]:
-    """Yield a sentence for everything that will be refused unless it is mended before a restore, and on lost rows."""
-    source = kind_named(schema.database)
-    if not source.shares_states:
-        yield (
-            f"Connections to {source.title} read states of their own: a row that was written during the export may be"
-            " missing, or there twice. Export while nobody writes, such as from a replica whose replication is stopped."
-        )
+    """Yield a sentence for everything that will be refused unless it is mended before a restore."""
     carried = carried_types(schema)
     every = merge_needs(
         need for table in schema.tables for need in recorded_needs(table.table_name, TableOptions.of(table).needs)

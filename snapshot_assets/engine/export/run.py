@@ -112,14 +112,17 @@ class ExportRun:
         Raises:
             DatabaseError: It cannot be opened, or refuses the plan's tables or query.
         """
-        with self._open_source() as source:
+        with self._open_source(tasks=False) as source:
             checked_schemas(source.database, self.plan)
 
     @contextmanager
-    def _open_source(self) -> Iterator[Source]:
+    def _open_source(self, *, tasks: bool = True) -> Iterator[Source]:
+        """Open the source, also for tasks or only for this process."""
+        readers = self.runner.readers if tasks and not self.plan.schema_only else lambda: 1
+        split_by, range_bytes = self.plan.split_by, self._range_bytes
         with (
             hiding_values(hides(self.plan.selection)),
-            open_source(self.address, self.session, self._most_parts, self.plan.split_by, self._range_bytes) as source,
+            open_source(self.address, self.session, self._most_parts, readers, split_by, range_bytes) as source,
         ):
             yield source
 
@@ -168,7 +171,8 @@ class ExportRun:
             TaskFailedError: Spark's executors lack what tasks need; nothing was written.
         """
         before = (catalog or self.read_catalog()).refresh()
-        with self._open_source() as source:
+        tasks = extend or self.force or _may_hide_timeless_rows(before)
+        with self._open_source(tasks=tasks) as source:
             existing = None if self.force or not before.has_snapshot else before
             checked = (lambda _: self.plan, existing) if self.check_rows and extend else None
             extracted, schema = checked_schemas(source.database, self.plan, checked)
@@ -306,6 +310,11 @@ class OpenExport:
     fence: Mapping[str, str] = field(default_factory=dict)
     source: Source | None = None
     skipped: tuple[TableName, ...] = ()
+
+    @property
+    def unshared(self) -> str:
+        """Why tasks read states of their own; see `HeldState`."""
+        return self.source.unshared if self.source else ""
 
     def export(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Outcome]:
         """Export chunks; yields each outcome once it is committed. See `commits`."""

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
-from snapshot_assets.databases.open import open_database
+from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.engine.export.division import Portion, written_range
@@ -150,8 +150,12 @@ class ChunkWork:
             return not any(known.attempt in each.attempts for each in ranges)
         return known not in ranges
 
-    def check_counts(self, files: Iterable[DataFile]) -> None:
+    def check_counts(self, files: Iterable[DataFile], address: DatabaseAddress) -> None:
         """Compare the rows that the chunk's tasks wrote with those that the database counted.
+
+        Args:
+            files: What the tasks wrote.
+            address: The database, whose kind tells how it mends indexes.
 
         Raises:
             DatabaseError: They differ.
@@ -161,11 +165,11 @@ class ChunkWork:
             written[TableName(file.schema, file.table)] += file.rows
         for name, counted in self.counts.items():
             if written[name] != counted:
+                advice = kind_of(address.uri).mend_indexes.format(table=qualified(name))
                 raise DatabaseError(
                     f"{name}: the database counts {counted:,} rows in {self.window or 'chunk 0'}, and the tasks read"
                     f" {written[name]:,} of the same state, so nothing of this chunk is committed. The usual"
-                    f" cause is a corrupt index: check the indexes with amcheck, and REINDEX TABLE {qualified(name)},"
-                    " then run again. If the numbers still differ, report it.",
+                    f" cause is a corrupt index: {advice}, then run again. If the numbers still differ, report it.",
                     table=str(name),
                     chunk=self.chunk,
                 )
@@ -250,7 +254,7 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> Outcome:
                     ranges.append(each)
         outcome = Outcome(work.chunk, "read", tuple(files), opened_at=opened_at, ranges=joined(ranges))
         if work.whole:
-            work.check_counts(files)
+            work.check_counts(files, task.address)
             receipt = task.provenance.receipt(outcome, work.superseded)
             outcome = replace(outcome, receipt=write_young_receipt(task.store, receipt, datetime.now(UTC)))
         return replace(outcome, seconds=time.monotonic() - started)

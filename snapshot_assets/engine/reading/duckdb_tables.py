@@ -23,10 +23,13 @@ from snapshot_assets.engine.reading.parallel import read_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.name_texts import printed_name
+from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 _TEXTS = re.compile(r"text|name|(?:character varying|varchar|string)(?:\(\d+\))?", re.IGNORECASE)
 """Types of databases that compare as DuckDB's texts do."""
+_LOOSE = re.compile(r"_(?:ai|ci)\b|_lcase\b|\bno(?:case|accent)\b", re.IGNORECASE)
+"""Names of collations that ignore case or accents: of MySQL, Spark and DuckDB."""
 
 
 @dataclass(frozen=True)
@@ -190,10 +193,12 @@ def _folded(name: TableName) -> TableName:
     return TableName(name.schema.lower(), name.table.lower())
 
 
-def _renamed(shown: Mapping[TableName, TableName], name: TableName) -> list[str]:
-    """Return a sentence if other names differ from one only by case; `shown` are those in SQL."""
+def _renamed(shown: Mapping[TableName, TableName], name: TableName, *table: str) -> list[str]:
+    """Return a sentence if other names differ from one only by case; `shown` are those in SQL, `table` theirs."""
     alike = [each for each in shown if _folded(each) == _folded(name)]
-    pairs = ", ".join(f"{printed_name(each.table)} is {printed_name(shown[each].table)}" for each in alike)
+    pairs = ", ".join(
+        f"{printed_name(*(table or (each.schema,)), each.table)} is {printed_name(shown[each].table)}" for each in alike
+    )
     return [f"DuckDB ignores case in names, so here {pairs}."] if len(alike) > 1 else []
 
 
@@ -202,7 +207,7 @@ def _table(table: Table, names: Mapping[TableName, TableName], database: str, te
     shown = unique([TableName("", column.name) for column in table.columns])
     for column in table.columns:
         own = TableName("", column.name)
-        notes += [note for note in _renamed(shown, own) if note not in notes]
+        notes += [note for note in _renamed(shown, own, *name) if note not in notes]
         try:
             columns.append(_column(name, column, shown[own].table, database, texts))
         except UnsupportedTypeError as error:
@@ -212,7 +217,21 @@ def _table(table: Table, names: Mapping[TableName, TableName], database: str, te
             carried.append(f"{printed_name(column.name)} ({column.type})")
     if carried:
         notes.append(f"Texts here, which compare as texts, in {printed_name(*name)}: {', '.join(carried)}.")
+    if loose := _loose(table):
+        notes.append(
+            "Texts compare by their bytes here, and by collations that ignore case or the like in the source, in"
+            f" {printed_name(*name)}: {', '.join(loose)}."
+        )
     return SqlTable(table, names[name], tuple(columns), tuple(notes))
+
+
+def _loose(table: Table) -> list[str]:
+    """Return the columns in which the source takes different texts for equal, each with its collation."""
+    collated = {column.name: column.collation for column in table.columns if column.collation is not None}
+    needs = TableOptions.of(table).needs if collated else ()
+    loose = {need.name for need in needs if "deterministic = false" in " ".join(need.sql)}  # of PostgreSQL
+    found = {name: each for name, each in collated.items() if _LOOSE.search(each) or each in loose}
+    return [f"{printed_name(name)} ({each})" for name, each in found.items()]
 
 
 def _column(table: TableName, column: Column, shown: str, database: str, texts: Texts) -> SqlColumn:

@@ -46,12 +46,13 @@ _EXPLAINS = re.compile(r"\A\s*EXPLAIN\b(?:\s+ANALYZE\b)?(?:\s*\([\w\s,]*\))?", r
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _Result = TypeVar("_Result")
 _DESCRIBES = re.compile(r"\s*(?:DESC|DESCRIBE|SHOW)\b", re.IGNORECASE)
+_SHOWS_TABLES = re.compile(r"\s*SHOW\s+TABLES\s*;?\s*", re.IGNORECASE)
 _READ_ONLY = (
     "A snapshot is read-only, and a call runs one statement: write one SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE or"
     " EXPLAIN. PIVOT must list the values of its columns: FROM (PIVOT t ON month IN (1, 2) USING sum(amount))."
 )
 _TABLES = (
-    " SHOW ALL TABLES lists the tables. The source's views are not among them, and $diff is not: `snapshots catalog"
+    " SHOW TABLES lists the tables. The source's views are not among them, and $diff is not: `snapshots catalog"
     " table diff` shows it."
 )
 _LINE = "\n\nLINE "  # what follows is the query as it was planned
@@ -178,6 +179,9 @@ class SqlSession(AbstractContextManager["SqlSession"]):
     def _prepare(self, sql: str) -> tuple[duckdb.DuckDBPyConnection, duckdb.Statement]:
         """Return the one statement of a text, and the database that runs it, with views of the tables that it names."""
         started, hashed = time.monotonic(), len(self._hashed)
+        if _SHOWS_TABLES.fullmatch(sql):  # DuckDB lists the names alone, and only those of the first version
+            version = "" if DEFAULT in self._snapshots else "database AS version, "
+            sql = f'SELECT {version}schema, name AS "table" FROM (SHOW ALL TABLES)'
         with _refusals():
             statements = duckdb.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in _READS:
@@ -190,6 +194,7 @@ class SqlSession(AbstractContextManager["SqlSession"]):
         self._used = [place for key, place in self._places.items() if key in bounds or key in named]
         if not self._used or _DESCRIBES.match(sql):
             return self._planner, statements[0]
+        self._note()
         for place in self._used:
             self._show(place, bounds.get(_key(place.path), (None, None)))
         if len(self._hashed) > hashed and time.monotonic() - started > MARGIN.total_seconds() / 2:
@@ -248,13 +253,21 @@ class SqlSession(AbstractContextManager["SqlSession"]):
                 found.setdefault(key, []).append(place.scans(_lines(scan.get("Filters", ()))))
         return {key: _hull(some) if len(some) >= named[key] > 0 else (None, None) for key, some in found.items()}
 
+    def _note(self) -> None:
+        """Report the notes of the tables that a query uses, each once, with the versions that it is true of."""
+        versions: dict[str, list[str]] = {}
+        for place in self._used:
+            for note in place.table.notes:
+                versions.setdefault(note, []).append(place.path[0])
+        for note, names in versions.items():
+            text = note if len(self._snapshots) == 1 else f"{', '.join(dict.fromkeys(names))}: {note}"
+            if text not in self._noted:
+                self._noted.add(text)
+                self._notify(text)
+
     def _show(self, place: Place, bounds: Bounds) -> None:
         """Make a table the view of its files that may have rows in some bounds, once they are hashed."""
         snapshot, store = place.snapshot, place.snapshot.store
-        for note in place.table.notes:
-            if note not in self._noted:
-                self._noted.add(note)
-                self._notify(note)
         read = place.read(bounds)
         if self._verify:
             check_parts(store, read.parts, self._hashed)

@@ -47,7 +47,7 @@ def test_a_file_held_by_a_writer_names_that_process(shop: DatabaseAddress) -> No
 
 
 def test_a_held_file_cannot_be_written_until_the_hold_ends_and_is_refused_then(shop: DatabaseAddress) -> None:
-    with opened(shop) as database, database.hold() as held:
+    with opened(shop) as database, database.hold(lambda: 1) as held:
         database.close()
         # A second reader of this process that comes and goes must not take the lock away with it.
         with opened(DatabaseAddress("shop", shop.uri, held.token)) as reader:
@@ -60,7 +60,7 @@ def test_a_held_file_cannot_be_written_until_the_hold_ends_and_is_refused_then(s
 
 
 def test_a_file_replaced_while_it_is_held_is_noticed(shop: DatabaseAddress, tmp_path: Path) -> None:
-    with opened(shop) as database, database.hold() as held:
+    with opened(shop) as database, database.hold(lambda: 1) as held:
         shutil.copy(path_of(shop), tmp_path / "copy")
         os.replace(tmp_path / "copy", path_of(shop))
         with pytest.raises(ConsistencyLostError, match="replaced"):

@@ -1,46 +1,116 @@
-"""Exports of MariaDB, whose connections read states of their own."""
+"""Exports of MariaDB, from one state of all tables, or from one of each connection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from snapshot_assets.databases.protocol.source import DatabaseAddress
-from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.export.run import ExportRun, OpenExport
+from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import ExportFailedError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.cli.helpers import store_of
-from snapshot_assets_tests.servers.mariadb import MariadbServer
+from snapshot_assets_tests.servers.mariadb import MariadbServer, start_mariadb
 
 
-class Writing(InlineRunner):
-    """Writes a row after the plan, before the tasks read."""
+class Restarting(InlineRunner):
+    """Restarts the server before the tasks read, and after them."""
 
     def __init__(self, server: MariadbServer) -> None:
         self._server = server
 
+    def readers(self) -> int:
+        return 0
+
     def map(self, function: Callable[[Any], Iterable[Any]], items: Sequence[Any]) -> Iterable[Any]:
-        self._server.sql("INSERT IGNORE INTO t VALUES (4, '2024-01-01 04:00:00')", database="shop")
+        self._server.restart()
+        results = list(super().map(function, items))
+        self._server.restart()
+        return results
+
+
+class Between(InlineRunner):
+    """Runs a statement after the plan, before the tasks read."""
+
+    def __init__(self, server: MariadbServer, statement: str, readers: int = 1) -> None:
+        self._server, self._statement, self._readers = server, statement, readers
+
+    def readers(self) -> int:
+        return self._readers
+
+    def map(self, function: Callable[[Any], Iterable[Any]], items: Sequence[Any]) -> Iterable[Any]:
+        self._server.sql(self._statement, database="shop")
         return super().map(function, items)
 
 
-def test_rows_that_are_written_between_planning_and_reading_fail_no_chunk(
-    mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path
-) -> None:
-    mariadb_server.sql("CREATE TABLE t (id int PRIMARY KEY, at datetime)", database="shop")
-    mariadb_server.sql("INSERT INTO t SELECT seq, '2024-01-01 01:00:00' FROM seq_1_to_3", database="shop")
+INSERT = "INSERT IGNORE INTO t VALUES (4, '2024-01-01 04:00:00')"
+ROWS = (
+    "CREATE TABLE IF NOT EXISTS t (id int PRIMARY KEY, at datetime)",
+    "INSERT IGNORE INTO t SELECT seq, '2024-01-01 01:00:00' FROM seq_1_to_3",
+)
+
+
+def run_of(uri: str, to: Path, runner: InlineRunner, retry: RetryPolicy) -> ExportRun:
+    """Return the export of a database whose one timed window is a day."""
     plan = Plan(
         name="shop",
-        source=mariadb_database,
-        to=tmp_path.as_uri(),
+        source=uri,
+        to=to.as_uri(),
         start_time="2024-01-01T00:00:00Z",
         end_time="2024-01-02T00:00:00Z",
         chunk_time_window="1d",
     )
-    address, store = DatabaseAddress("shop", mariadb_database), store_of(tmp_path)
-    with ExportRun(plan, address, store, Writing(mariadb_server), "run").open() as opened:
-        rows = [sum(file.rows for file in each.files) for each in opened.export([0, 1])]
-        sealed = opened.seal()
-    assert sum(rows) == 4
-    assert sealed.seal.seal.consistency == "chunk"
+    return ExportRun(plan, DatabaseAddress("shop", uri), store_of(to), runner, "run", retry=retry)
+
+
+@contextmanager
+def opened(server: MariadbServer, uri: str, to: Path, statement: str, readers: int = 1) -> Iterator[OpenExport]:
+    """Open an export of three rows, of which a statement runs after the plan."""
+    server.sql(*ROWS, database="shop")
+    with run_of(uri, to, Between(server, statement, readers), RetryPolicy(tries=1)).open() as opened:
+        yield opened
+
+
+def test_a_server_that_restarts_at_any_step_delays_an_export_from_several_states(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with start_mariadb(tmp_path / "server") as server:
+        uri = server.create_database("shop")
+        server.sql(*ROWS, database="shop")
+        with run_of(uri, tmp_path / "snapshot", Restarting(server), RetryPolicy()).open() as opened:
+            server.restart()
+            outcomes = list(opened.export([0, 1]))
+            sealed = opened.seal()
+    assert [each.error for each in outcomes] == [None, None]
+    assert sum(file.rows for each in outcomes for file in each.files) == 3
+    assert sealed.seal.seal.rows_outside == ()
+    assert "estimating shop.t failed" in caplog.text
+    assert "reading shop.t failed" in caplog.text
+
+
+@pytest.mark.parametrize(("readers", "rows", "consistency"), [(1, 3, "run"), (0, 4, "chunk")])
+def test_rows_that_are_written_between_planning_and_reading_are_not_in_the_one_state_and_fail_no_chunk(
+    mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path, readers: int, rows: int, consistency: str
+) -> None:
+    with opened(mariadb_server, mariadb_database, tmp_path, INSERT, readers) as export:
+        assert sum(file.rows for each in export.export([0, 1]) for file in each.files) == rows
+        assert export.seal().seal.seal.consistency == consistency
+        assert bool(export.unshared) == (readers == 0)
+
+
+def test_a_table_that_is_truncated_between_planning_and_reading_commits_no_chunk(
+    mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path
+) -> None:
+    with opened(mariadb_server, mariadb_database, tmp_path, "TRUNCATE TABLE t") as export:
+        with pytest.raises(ExportFailedError, match=r"shop\.t .*truncated or rebuilt .*Start a new run"):
+            list(export.export([1]))
+        assert not export.catalog.refresh().completed(1)
+    with opened(mariadb_server, mariadb_database, tmp_path, INSERT) as export:
+        list(export.export([0, 1]))
+        assert export.seal().seal.seal.consistency == "run"

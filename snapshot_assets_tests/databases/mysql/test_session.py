@@ -142,6 +142,19 @@ def test_a_deadlock_and_a_lost_session_are_transient(
         connection.rows("SELECT 1", "reading")
 
 
+def test_a_lock_on_a_table_is_named(
+    connection: MysqlConnection, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int PRIMARY KEY)", database="shop")
+    with closing(MysqlConnection(address(mariadb_database))) as other:
+        other.execute("LOCK TABLES t WRITE", "locking")
+        connection.execute("SET lock_wait_timeout = 1", "waiting")
+        with pytest.raises(
+            DatabaseUnavailableError, match=r"reading shop\.t failed: Lock wait .* LOCK TABLES: see SHOW"
+        ):
+            connection.rows("SELECT * FROM t", "reading shop.t")
+
+
 def test_another_thread_ends_a_query(connection: MysqlConnection, mariadb_server: MariadbServer) -> None:
     connection.interrupt()  # nothing runs
     errors: list[BaseException] = []

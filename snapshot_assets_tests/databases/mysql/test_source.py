@@ -126,6 +126,18 @@ def test_values_that_do_not_fit_are_named_before_the_export(
         assert database.unfit(table, [AllRows()]) == []
 
 
+def test_bytes_that_are_no_text_are_named_with_what_helps(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql("CREATE TABLE t (c varchar(9) CHARACTER SET utf8mb4)", database="shop")
+    mariadb_server.sql("INSERT INTO t VALUES (_utf8mb4 x'EDA0BDEDB880')", database="shop")  # two halves, as of UTF-16
+    with opened(mariadb_database) as database:
+        for selection in (Selection(), Selection(query=Query("copied", "SELECT c FROM t"))):
+            [table] = database.extract(selection).tables
+            with pytest.raises(DatabaseError, match="holds bytes that are no UTF-8") as refused:
+                read_scan(database, Scan(table, AllRows()))
+            assert "carrier" not in str(refused.value)
+            assert ("mask:" in str(refused.value)) is (selection.query is None)
+
+
 def test_changed_numbers_of_rows_are_known_and_other_changes_are_not(
     mariadb_server: MariadbServer, mariadb_database: str
 ) -> None:
@@ -144,13 +156,6 @@ def test_rows_without_transactions_are_not_counted(mariadb_server: MariadbServer
     with opened(mariadb_database) as database:
         reads = [(table_of(mariadb_database, name), [AllRows()]) for name in ("t", "v")]
         assert database.count_rows(reads, thorough=True) == [None, None]
-
-
-def test_a_held_state_has_no_token(mariadb_database: str) -> None:
-    with opened(mariadb_database) as database, database.hold() as held:
-        assert held.token is None
-        held.check()
-        assert database.fence()["mysql"].startswith("10.")
 
 
 def test_a_column_that_changed_its_type_is_refused(mariadb_server: MariadbServer, mariadb_database: str) -> None:

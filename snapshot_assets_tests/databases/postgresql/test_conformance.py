@@ -43,8 +43,8 @@ class ExampleServer(ExampleDatabase):
         "numeric": [("1e-200", "0." + "0" * 199 + "1")],
     }
 
-    def __init__(self, make: MakeDatabase) -> None:
-        self._make = make
+    def __init__(self, make: MakeDatabase, *, copy: bool = True) -> None:
+        self._make, self._copy = make, copy
         self._address = self.another()
 
     @property
@@ -52,7 +52,7 @@ class ExampleServer(ExampleDatabase):
         return self._address
 
     def another(self) -> DatabaseAddress:
-        return DatabaseAddress("shop", self._make())
+        return DatabaseAddress("shop", self._make(), copy=self._copy)
 
     def execute(self, *statements: str) -> None:
         execute(self._address.uri, *statements)
@@ -68,6 +68,14 @@ def example(make_postgresql_database: MakeDatabase) -> ExampleServer:
 
 class TestSource(SourceSuite):
     """PostgreSQL as a source."""
+
+
+class TestSourceWithoutCopy(SourceSuite):
+    """PostgreSQL as a source that is read by cursors."""
+
+    @pytest.fixture
+    def example(self, make_postgresql_database: MakeDatabase) -> ExampleServer:
+        return ExampleServer(make_postgresql_database, copy=False)
 
 
 class TestTarget(TargetSuite):

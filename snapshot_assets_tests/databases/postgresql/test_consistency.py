@@ -38,7 +38,7 @@ def kill(run: Run, query: str) -> None:
 
 def test_all_connections_of_a_held_state_read_it_and_nothing_later(postgresql_database: str) -> None:
     table = fill(postgresql_database, 10)
-    with opened(postgresql_database) as holder, holder.hold() as held:
+    with opened(postgresql_database) as holder, holder.hold(lambda: 1) as held:
         execute(postgresql_database, "INSERT INTO t VALUES (11, ''), (12, '')", "DELETE FROM t WHERE id = 1")
         with opened(postgresql_database, held.token) as one, opened(postgresql_database, held.token) as other:
             assert sorted(read(one, table)["id"].to_pylist()) == list(range(1, 11))
@@ -66,7 +66,7 @@ def test_without_a_token_one_connection_reads_one_state_also_after_an_error(post
 
 def test_a_killed_holder_is_detected_and_its_state_is_never_replaced(postgresql_database: str) -> None:
     fill(postgresql_database, 10)
-    with opened(postgresql_database) as holder, holder.hold() as held:
+    with opened(postgresql_database) as holder, holder.hold(lambda: 1) as held:
         held.check()
         with client(postgresql_database) as run:
             kill(run, "SELECT 1 AS alive")
@@ -81,7 +81,7 @@ def test_a_statement_that_waits_for_one_session_of_a_state_does_not_block_the_ot
 ) -> None:
     table = fill(postgresql_database, 10)
     monkeypatch.setattr(session, "JOINED_LOCK_WAIT", "1s")
-    with ThreadPoolExecutor(1) as pool, opened(postgresql_database) as holder, holder.hold() as held:
+    with ThreadPoolExecutor(1) as pool, opened(postgresql_database) as holder, holder.hold(lambda: 1) as held:
         with opened(postgresql_database, held.token) as one, opened(postgresql_database, held.token) as other:
             assert read(one, table).num_rows == 10
             rewritten = pool.submit(execute, postgresql_database, "ALTER TABLE t ADD COLUMN late int DEFAULT random()")
@@ -110,7 +110,7 @@ def test_a_table_rewritten_after_the_state_is_refused_instead_of_read_empty(
         with opened(postgresql_database) as database:
             tables.append(table_of(database, "v"))
             tables += database.extract(Selection(query=Query("copied", "SELECT count(*) AS rows FROM v"))).tables
-    with opened(postgresql_database) as holder, holder.hold() as held:
+    with opened(postgresql_database) as holder, holder.hold(lambda: 1) as held:
         execute(postgresql_database, command)
         with opened(postgresql_database, held.token) as database:
             for table in tables:
@@ -136,7 +136,7 @@ def test_a_table_that_was_read_cannot_be_rewritten_until_the_connection_closes(
 @pytest.mark.parametrize("most", [3, 10_000])
 def test_parts_make_up_the_table_while_it_grows(postgresql_database: str, most: int) -> None:
     table = fill(postgresql_database)
-    with opened(postgresql_database) as holder, holder.hold() as held:
+    with opened(postgresql_database) as holder, holder.hold(lambda: 1) as held:
         with opened(postgresql_database, held.token) as database:
             parts = database.split(Scan(table, AllRows()), most)
         assert 1 < len(parts) <= most

@@ -148,7 +148,7 @@ def test_partitions_changed_after_the_state_are_refused(
 ) -> None:
     postgresql_server.psql_script(postgresql_database, HOURS)
     execute(postgresql_database, "CREATE TABLE later (LIKE m INCLUDING ALL)")
-    with opened(postgresql_database) as holder, holder.hold() as held:
+    with opened(postgresql_database) as holder, holder.hold(lambda: 1) as held:
         table = table_of(holder, "m", time="at")
         execute(postgresql_database, command)
         with (

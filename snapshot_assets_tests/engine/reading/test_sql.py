@@ -37,7 +37,8 @@ from snapshot_assets_tests.databases.postgresql.values import every_type_script
 from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.odd_names import ODD
-from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+from snapshot_assets_tests.servers.mariadb import MariadbServer
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer, binaries, start_postgresql
 from snapshot_assets_tests.servers.s3 import S3Server
 
 Rows = list[tuple[str | None, ...]]
@@ -485,8 +486,55 @@ def test_names_that_differ_by_case_get_a_number_and_a_note(
         with pytest.raises(PlanError, match=r"Several schemas have a table t: name one of a\.t, public\.t"):
             opened.rows("FROM t", 9)
         assert opened.rows("WITH t AS (SELECT 3 AS x) FROM t", 9)[1] == [("3",)]
-    assert notes.count("DuckDB ignores case in names, so here T is T_2, t is t.") == 1
-    assert notes.count("DuckDB ignores case in names, so here a is a, A is A_1.") == 1
+    assert notes.count("DuckDB ignores case in names, so here public.T is T_2, public.t is t.") == 1
+    assert notes.count("DuckDB ignores case in names, so here public.t.a is a, public.t.A is A_1.") == 1
+
+
+def test_a_note_names_the_versions_that_it_is_true_of(
+    postgresql_server: PostgresqlServer, postgresql_database: str, tmp_path: Path
+) -> None:
+    postgresql_server.psql(postgresql_database, 'CREATE TABLE t (a int, "A" int)')
+    place, notes = Place(postgresql_database, tmp_path / "location"), list[str]()
+    place.export(time_columns={})
+    first = open_version(place.store, None)
+    postgresql_server.psql(postgresql_database, 'ALTER TABLE t RENAME "A" TO b; ALTER TABLE t ADD c numeric')
+    place.export(time_columns={})
+    second = open_version(place.store, None)
+    texts, renamed = "Texts here, which compare as texts, in public.t: c (numeric).", "so here public.t.a is a"
+    with SqlSession({"new": second, "old": first, "same": second}, notify=notes.append) as opened:
+        opened.rows("SELECT 1 FROM new.public.t, old.public.t, same.public.t", 9)
+    assert [note.partition("DuckDB ignores")[0] for note in notes] == [f"new, same: {texts}", "old: "]
+    assert renamed in notes[1]
+
+
+def test_a_note_names_columns_whose_collations_ignore_case(
+    mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path
+) -> None:
+    source = Place(mariadb_database, tmp_path / "location")
+    columns = "a varchar(9) COLLATE utf8mb4_general_ci, b varchar(9) COLLATE utf8mb4_bin"
+    mariadb_server.sql(f"CREATE TABLE shop.t ({columns})", "INSERT INTO shop.t VALUES ('x', 'x'), ('X', 'X')")
+    source.export(time_columns={})
+    notes = list[str]()
+    with session(open_version(source.store, None), notify=notes.append) as opened:
+        for _ in range(2):
+            assert opened.rows("SELECT count(*) FROM t WHERE a = 'x'", 9)[1] == [("1",)]
+    assert [note.partition("in the source, in ")[2] for note in notes] == ["shop.t: a (utf8mb4_general_ci)."]
+
+
+def test_a_note_names_columns_whose_collations_are_nondeterministic(tmp_path: Path) -> None:
+    if not (binaries(15) / "initdb").exists():
+        pytest.skip(f"PostgreSQL 15, which has ICU, is not installed in {binaries(15)}")
+    with start_postgresql(15) as server:
+        database, notes = server.create_database(), list[str]()
+        server.psql(
+            database,
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+            """CREATE TABLE t (a text COLLATE ci, b text COLLATE "de-x-icu", c text)""",
+        )
+        place = Place(database, tmp_path / "location")
+        place.export(time_columns={})
+        ask(open_version(place.store, None), "FROM t", notify=notes.append)
+    assert [note.partition("in the source, in ")[2] for note in notes] == ["public.t: a (public.ci)."]
 
 
 # Several versions, and metadata
@@ -517,6 +565,17 @@ def test_two_versions_are_compared_side_by_side(exported: Place) -> None:
             "SELECT count(*) FROM old.readings o, new.readings n WHERE o.t < '2025-01-01 01:00' AND n.sensor = 's1'"
         )
         assert opened.rows(narrow, 9)[1] == [("40",)]
+
+
+def test_show_tables_lists_version_schema_and_table(exported: Place) -> None:
+    snapshot = open_version(exported.store, None)
+    with session(snapshot) as opened:
+        columns, rows = opened.rows("SHOW TABLES", 9)
+    assert (columns, rows) == (["schema", "table"], [("main", name) for name in ("events", "places", "readings")])
+    with SqlSession({"new": snapshot, "old": snapshot}) as opened:
+        columns, both = opened.rows(" show\ntables;", 9)
+        assert columns == ["version", "schema", "table"]
+        assert both == [(version, *row) for version in ("new", "old") for row in rows]
 
 
 def test_metadata_tables_are_those_of_the_version(snapshot: Snapshot) -> None:

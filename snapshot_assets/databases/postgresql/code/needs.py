@@ -124,7 +124,8 @@ def read_needs(session: PostgresqlSession, schemas: Iterable[int]) -> Needs:
     needs: Needs = {}
     from snapshot_assets.databases.postgresql.session import oid_array  # loads the driver, an extra
 
-    for row in session.rows(_QUERY.format(schemas=oid_array(schemas)), "reading what code depends on"):
+    query, doing = _QUERY.format(schemas=oid_array(schemas)), "reading what code depends on"
+    for row in session.rows(query, doing, optional="what code depends on"):
         needs.setdefault(row["object"], set()).add(row["needs"])
     for key in [each for each in needs if each.startswith("base type ")]:
         shell = f"shell {key.removeprefix('base ')}"

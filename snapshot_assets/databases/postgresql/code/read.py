@@ -71,7 +71,7 @@ def schemas_with_code(
     query = _QUERY.format(schemas=oid_array(schemas), relations=oid_array(relations))
     described = {("extension", each, None) for name in extensions for each in (name, identifier(name))}
     rows = []
-    for row in session.rows(query, "reading code"):
+    for row in session.rows(query, "reading code", optional="code"):
         if (row["kind"], row["name"], row["comment"]) in described:
             continue
         if (row["class"], row["oid"]) not in hidden.objects:

@@ -188,10 +188,12 @@ def read_uncarried(session: PostgresqlSession, schemas: Mapping[int, str]) -> di
         SELECT f.schema::int8 AS schema, f.object FROM ({_OF_SCHEMAS}) f
         WHERE f.schema = ANY ({oid_array(schemas)}) ORDER BY f.object"""
     found: dict[str, list[str]] = {}
-    for row in session.rows(of_schemas, "listing grants and other objects of schemas"):
+    doing = "listing grants and other objects of schemas"
+    for row in session.rows(of_schemas, doing, optional="grants and other objects of schemas"):
         found.setdefault(schemas[row["schema"]], []).append(row["object"])
-    of_database = [row["object"] for row in session.rows(_OF_THE_DATABASE, "listing objects of the database")]
-    tables = session.rows(_TABLES, "listing tables of extensions")
+    listed = session.rows(_OF_THE_DATABASE, "listing objects of the database", optional="objects of the database")
+    of_database = [row["object"] for row in listed]
+    tables = session.rows(_TABLES, "listing tables of extensions", optional="tables of extensions")
     readable = [each for each in tables if each["readable"]]
     queries = []
     for number, each in enumerate(readable):

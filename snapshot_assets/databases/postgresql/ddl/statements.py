@@ -14,7 +14,7 @@ from snapshot_assets.databases.postgresql.large_objects import is_large_objects
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DocumentError, RestoreError
-from snapshot_assets.format.kinds import capital, not_in_snapshot
+from snapshot_assets.format.kinds import capital, not_in_snapshot, not_restored
 from snapshot_assets.format.options import PartitionOptions, RelationOptions, SchemaOptions, TableOptions, ViewOptions
 from snapshot_assets.format.relations import DatabaseSchema, Sequence, Table, TableName
 
@@ -311,7 +311,7 @@ class RestoreContext:
             if each.key in created:
                 self.lose(f"Comment on {each.what} is not restored. Give --with-code.")
             elif not each.is_part and (each.on is None or each.on in self.relations):
-                self.lose(f"{capital(each.what)} is not restored: it is code of the snapshot. Give --with-code.")
+                self.lose(not_restored(each.what))
 
     def extensions(self) -> Iterator[tuple[str, str]]:
         """Yield the extensions that are needed, each with its schema."""

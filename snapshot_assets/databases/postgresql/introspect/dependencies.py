@@ -236,7 +236,8 @@ def read_needs(session: PostgresqlSession, tables: Sequence[SourceRelation]) -> 
     """Read what tables with their partitions need; it becomes their attribute `needs`."""
     relations = {each.oid: each for table in tables for each in (table, *table.partitions)}
     rows: dict[int, list[dict[str, Any]]] = {}
-    for row in session.rows(_DIRECT.format(oids=oid_array(relations)), "reading what tables depend on"):
+    query, doing = _DIRECT.format(oids=oid_array(relations)), "reading what tables depend on"
+    for row in session.rows(query, doing, optional="what tables depend on"):
         if row["used_by"] not in relations[row["relation"]].hidden_parts:
             rows.setdefault(row["relation"], []).append(row)
     if not rows:

@@ -142,9 +142,10 @@ def read_relation_parts(
         relation.constraints.append(row)
     for relation, row in _read(session, _INDEXES, every, "reading indexes"):
         relation.indexes.append(row)
-    for relation, row in _read(session, _STATISTICS, every, "reading statistics objects"):
+    for relation, row in _read(session, _STATISTICS, every, "reading statistics objects", optional="statistics"):
         relation.statistics.append(row)
-    for relation, row in _read(session, _NOT_CARRIED, every, "reading triggers, policies and rules"):
+    doing = "reading triggers, policies and rules"
+    for relation, row in _read(session, _NOT_CARRIED, every, doing, optional="triggers, policies and rules"):
         relation.not_carried.append(row["object"])
     names = {relation.oid: relation.name for relation in relations}
     for relation, row in _read(session, _VIEWS, {view.oid: view for view in views}, "reading views"):
@@ -166,7 +167,7 @@ def read_relation_parts(
 
 
 def _read(
-    session: PostgresqlSession, query: str, relations: Mapping[int, SourceRelation], doing: str
+    session: PostgresqlSession, query: str, relations: Mapping[int, SourceRelation], doing: str, *, optional: str = ""
 ) -> Iterator[tuple[SourceRelation, dict[str, Any]]]:
-    for row in session.rows(query.format(oids=oid_array(relations)), doing):
+    for row in session.rows(query.format(oids=oid_array(relations)), doing, optional=optional) if relations else ():
         yield relations[row["relation"]], row

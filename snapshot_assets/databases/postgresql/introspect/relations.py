@@ -193,7 +193,7 @@ def read_schemas(session: PostgresqlSession) -> dict[int, Schema]:
         WHERE o.schema = ANY ({oid_array(row["oid"] for row in rows)}) AND NOT EXISTS (
             SELECT FROM pg_depend d WHERE d.classid = o.class AND d.objid = o.oid AND d.deptype IN ('e', 'i'))
         ORDER BY o.object"""
-    for row in session.rows(query, "listing what a snapshot does not carry"):
+    for row in session.rows(query, "listing what a snapshot does not carry", optional="functions and operators"):
         not_carried.setdefault(row["schema"], []).append(row["object"])
     return {
         row["oid"]: Schema(

@@ -1,0 +1,207 @@
+"""Code of MySQL and MariaDB: routines, packages, triggers and events, read into the options of schemas, and created.
+
+The server keeps settings of the session that creates such an object with it; documents have them too. Each object is
+one statement of the snapshot, so it is created only on request; see docs/threat-model.md. Its definer is not restored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pymysql.charset import charset_by_name
+
+from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
+from snapshot_assets.databases.mysql.session import MysqlSession
+from snapshot_assets.databases.mysql.texts import quoted
+from snapshot_assets.databases.selection.exclusions import NOT_CARRIED
+from snapshot_assets.databases.selection.hidden import mentioned
+from snapshot_assets.databases.sql import literal
+from snapshot_assets.errors import DatabaseDeniedError, DocumentError
+from snapshot_assets.format.options import CodeEntry, SchemaOptions
+from snapshot_assets.format.relations import Schema, TableName
+
+LISTED = """
+SELECT routine_schema AS table_schema, LOWER(routine_type) AS kind, routine_name AS name, NULL AS on_table, 0 AS place,
+    definer, NULL AS created FROM information_schema.routines WHERE {routine}
+UNION ALL SELECT trigger_schema, 'trigger', trigger_name, event_object_table, action_order, definer, NULL
+FROM information_schema.triggers WHERE {trigger}
+UNION ALL SELECT event_schema, 'event', event_name, NULL, 0, definer, CAST(created AS CHAR)
+FROM information_schema.events WHERE {event}
+"""
+"""Lists the code of databases that the user may know of."""
+
+_KINDS = ("function", "procedure", "package", "package body", "trigger", "event")
+"""In the order in which they are created; views may call the routines."""
+
+_KEPT = ("sql_mode", "character_set_client", "collation_connection", "database_collation", "time_zone")
+_NAME = r'(?:`(?:[^`]|``)*`|"(?:[^"]|"")*")'
+_HEAD = re.compile(rf"CREATE(?: OR REPLACE)?(?: DEFINER={_NAME}(?:@{_NAME})?)?\s", re.IGNORECASE)
+_EVENT = rf"CREATE EVENT {_NAME} ON SCHEDULE [^`\"]*? ON COMPLETION (?:NOT )?PRESERVE "
+_ENABLED = re.compile(rf"({_EVENT})ENABLE\b", re.IGNORECASE)
+_STATEMENTS = {"function": r"CREATE (?:AGGREGATE )?FUNCTION\s", "event": rf"{_EVENT}(?:ENABLE|DISABLE)\b"}
+"""What a statement begins with, where that is not CREATE and the kind: of an event, whether it is enabled is known."""
+
+_UNSHOWN = (
+    "the server does not show its text to this user: grant SELECT on mysql.proc in MariaDB, SHOW_ROUTINE in MySQL"
+)
+
+
+def code_options(
+    session: MysqlSession, listed: Iterable[Mapping[str, Any]], tables: Collection[TableName], hidden: Collection[str]
+) -> dict[str, dict[str, list[Any]]]:
+    """Return the options of schemas, by name, that have their code; what cannot be read is named as not carried.
+
+    Args:
+        session: Prints SQL without modes.
+        listed: The rows of `LISTED`.
+        tables: The exported tables, whose triggers are read.
+        hidden: Names of columns and tables that the plan hides: code that mentions one is left out.
+    """
+    options: dict[str, dict[str, list[Any]]] = defaultdict(lambda: {"code": [], NOT_CARRIED: []})
+    for row in sorted(listed, key=lambda row: (_KINDS.index(row["kind"]), row["on_table"], row["place"], row["name"])):
+        schema, kind = row["table_schema"], row["kind"]
+        on = TableName(schema, row["on_table"]) if row["on_table"] is not None else None
+        if on is not None and on not in tables:
+            continue
+        name = row["name"] if on is not None else f"{schema}.{row['name']}"
+        created = _created(session, kind, TableName(schema, row["name"]))
+        sql = created.get("sql original statement" if on is not None else f"create {kind}")
+        if sql is None or (named := mentioned(sql, hidden)):
+            why = _UNSHOWN if sql is None else f"it names {named[0]}, which the plan hides"
+            of = f" of {on.dotted}" if on is not None else ""
+            options[schema][NOT_CARRIED].append(f"{kind} {name}{of} ({why})")
+            continue
+        entry = {"kind": kind, "name": name, "sql": _HEAD.sub("CREATE ", sql, count=1), "schema": schema}
+        entry |= {"on": list(on)} if on is not None else {}
+        entry |= {each: created[each] for each in _KEPT if each in created} | {"definer": row["definer"]}
+        options[schema]["code"].append(entry | ({"created": row["created"]} if row["created"] else {}))
+    return options
+
+
+def _created(session: MysqlSession, kind: str, name: TableName) -> dict[str, Any]:
+    """Return what SHOW CREATE tells of an object; nothing if the user may not know it."""
+    try:
+        [row] = session.rows(f"SHOW CREATE {kind.upper()} {quoted(*name)}", f"reading {kind} {name}")
+    except DatabaseDeniedError:
+        return {}
+    values = {column.lower(): value for column, value in row.items()}
+    return values | {"database_collation": values["database collation"]}
+
+
+@dataclass(frozen=True)
+class CodeStatement(Statement):
+    """Creates code in a session with settings of its own.
+
+    Attributes:
+        within: The database whose names its text has without a schema.
+        settings: The settings, as SET takes them.
+        charset: The character set of the statement.
+    """
+
+    within: str = ""
+    settings: str = ""
+    charset: str = ""
+
+    @property
+    def encoded(self) -> bytes:
+        """The statement in its character set."""
+        try:
+            return self.sql.encode(charset_by_name(self.charset).encoding)
+        except (KeyError, LookupError, UnicodeEncodeError) as error:
+            raise DocumentError(
+                f"The statement of {self.key} cannot be written in character set {self.charset}, in which it was"
+                f" created: {error}. Create it by hand."
+            ) from None
+
+
+@dataclass(frozen=True)
+class CreateCode(CodeStatement, Create):
+    """Creates an object that belongs to no table."""
+
+
+@dataclass(frozen=True)
+class CreateTrigger(CodeStatement, Advance):
+    """Creates a trigger, also in later imports, if it was dropped: they cannot load rows while it is there."""
+
+
+class MysqlCode(CodeEntry):
+    """An object of code in a snapshot, with the settings that the server kept with it."""
+
+    sql_mode: str = ""
+    character_set_client: str
+    collation_connection: str
+    database_collation: str
+    time_zone: str | None = None
+    created: str | None = None
+    definer: str
+
+    @classmethod
+    def of_schema(cls, schema: Schema) -> tuple[MysqlCode, ...]:
+        """Return the code of a schema; raise a DocumentError if an entry has not its form in FORMAT.md."""
+        entries = [each for each in SchemaOptions.of(schema).code if each.kind in _KINDS]
+        return tuple(
+            cls._read(dict(each), "schemas.json", "options.code", f"{each.key} of {schema.name}") for each in entries
+        )
+
+    @property
+    def made(self) -> ObjectKey:
+        """The key of what its statement makes."""
+        return ObjectKey(self.kind, self.name, self.on)
+
+    @property
+    def late(self) -> bool:
+        """Whether it is created after the views."""
+        return self.kind in ("trigger", "event")
+
+    def lost(self, collation: str) -> Iterator[str]:
+        """Yield what a restore changes of it; `collation` is that of its database."""
+        if self.database_collation != collation:
+            yield (
+                f"Collation {self.database_collation} of {self.made} is lost: its database had it then. Variables and"
+                f" parameters that name none get {collation}."
+            )
+        if _ENABLED.match(self.sql):
+            within = quoted(self.schema_name or "", self.name.removeprefix(f"{self.schema_name}."))
+            yield (
+                f"Event {self.name} is created disabled, so that a copy does not run it. To start it: ALTER EVENT"
+                f" {within} ENABLE."
+            )
+
+    def statement(self) -> CodeStatement:
+        """Return the statement that creates it: an event disabled, if it is enabled.
+
+        Raises:
+            DocumentError: Its SQL creates something else.
+        """
+        if not re.match(_STATEMENTS.get(self.kind, rf"CREATE {self.kind}\s"), self.sql, re.IGNORECASE):
+            raise DocumentError(
+                f"The snapshot's schemas.json is malformed: the SQL of {self.made} is {self.sql[:200]!r}; expected"
+                f" CREATE {self.kind.upper()}. Restore without code.",
+                object="schemas.json",
+            )
+        schema = self.schema_name or ""
+        of = self.kind if self.late else "routine"
+        there = (
+            f"SELECT 1 AS found FROM information_schema.{of}s WHERE {of}_schema = {literal(schema)}"
+            f" AND {of}_name = {literal(self.name.removeprefix(f'{schema}.'))}"
+        )
+        there += "" if self.late else f" AND routine_type = {literal(self.kind.upper())}"
+        own = {name: getattr(self, name) for name in _KEPT if name != "database_collation"}
+        kept = {name: literal(str(value)) for name, value in own.items() if value is not None}
+        if self.created is not None:  # a time that has passed since is not refused then
+            kept["timestamp"] = f"UNIX_TIMESTAMP({literal(self.created)})"
+        create = CreateTrigger if self.on is not None else CreateCode
+        return create(
+            self.made,
+            _ENABLED.sub(r"\1DISABLE", self.sql, count=1),
+            self.on,
+            unless=there if self.on is not None else "",
+            there=there,
+            within=schema,
+            settings=", ".join(f"SESSION {name} = {value}" for name, value in kept.items()),
+            charset=self.character_set_client,
+        )
