@@ -17,6 +17,7 @@ from snapshot_assets_tests.cli.helpers import Snapshots
 from snapshot_assets_tests.databases.duckdb.shop import fresh
 from snapshot_assets_tests.databases.mysql.bank import ACCOUNTS, TABLES, make_accounts, sessions, transferring
 from snapshot_assets_tests.e2e.test_interrupts import started
+from snapshot_assets_tests.engine.restore.imports import execute
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 from snapshot_assets_tests.waiting import until
 
@@ -108,6 +109,31 @@ def test_a_snapshot_is_restored_into_another_server_and_chunks_are_replaced(
     again = snapshots(*restore)
     assert again.status == 0, again.err
     assert second_mariadb_server.sql("SELECT COUNT(*) FROM shop.orders") == "5000"
+
+
+def test_values_that_the_server_cannot_hold_are_refused_before_the_first_row(
+    snapshots: Snapshots, tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    duck = fresh(tmp_path, "source")
+    execute(
+        duck.uri,
+        "CREATE TABLE far AS SELECT DATE '10000-01-01' AS d",
+        "CREATE TABLE wide AS SELECT repeat('x', 1 << 20) AS v",
+    )
+    location = (tmp_path / "location").as_uri()
+    assert snapshots("export", "create", "--source", duck.uri, "--to", location).status == 0
+    call = ("import", "--from", location, "--target", mariadb_database, "--map-schema", "main=shop")
+    mariadb_server.sql("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        planned = snapshots(*call, "--dry-run")
+        assert "rows of shop.far: column d has 1 value before the year 0000 or after the year 9999" in planned.out
+        assert "rows of shop.wide: column v has 1 value of more than 1047552 bytes" in planned.out
+        refused = snapshots(*call)
+        assert refused.status != 0
+        assert "Column shop.far.d has values before the year 0000 or after the year 9999" in refused.err
+        assert mariadb_server.sql("SHOW TABLES", database="shop") == ""
+    finally:
+        mariadb_server.sql("SET GLOBAL max_allowed_packet = DEFAULT")
 
 
 def test_code_is_restored_on_request_and_triggers_refuse_later_imports_until_they_are_dropped(

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as a target: rows are inserted by statements with many of them, a file and its ledger row at once.
+"""MySQL and MariaDB as a target: a transaction adds the rows of a file with its ledger row.
 
 A statement that creates something ends the transaction. So each step of a schema is made alone, and the ledger records
 it before: a step whose object is there, though it is recorded as failed, was made.
@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from snapshot_assets.databases.definition import Statement
 from snapshot_assets.databases.mysql.code import CodeStatement
-from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlConnection
+from snapshot_assets.databases.mysql.session import SQL_MODE
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
-from snapshot_assets.databases.mysql.write_forms import constants_of, rows_of, unfit_values
+from snapshot_assets.databases.mysql.write_forms import unfit_values
+from snapshot_assets.databases.mysql.writer import MysqlWriter
 from snapshot_assets.databases.protocol import ledger
-from snapshot_assets.databases.protocol.driver_batches import Feed
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import SchemaStep, StepResult
@@ -32,7 +32,7 @@ from snapshot_assets.databases.protocol.target import (
     UnfitValues,
     parents_first,
 )
-from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError, SnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, Table, TableName
@@ -47,9 +47,8 @@ _SETTINGS = {
     "foreign_key_checks": "1",
     "unique_checks": "1",
     "explicit_defaults_for_timestamp": "1",
+    "sql_notes": "0",  # of rows that lose nothing
 }
-_STATEMENT_BYTES = 1 << 20
-_PACKET_SPARE = 1 << 10
 _EXISTS = (1007, 1022, 1050, 1061, 1068, 1826)
 _VIOLATED = (1048, 1062, 1215, 1216, 1217, 1264, 1451, 1452, 1586, 3819, 4025)
 _INSIDE = re.compile(r"(?P<name>[a-z]+)(?:\((?P<sizes>[\d,]+)\))?(?P<rest>.*)", re.DOTALL)
@@ -84,8 +83,8 @@ WHERE e.transactions <> 'YES' AND ({names}) ORDER BY 1, 2
 """
 
 
-class MysqlTarget(MysqlConnection, SqlTarget):
-    """One connection that writes; see `SqlTarget` and `MysqlConnection`."""
+class MysqlTarget(MysqlWriter, SqlTarget):
+    """One connection that writes; see `SqlTarget` and `MysqlWriter`."""
 
     kind = "mysql"
     time_column = MysqlTimeColumn
@@ -105,14 +104,6 @@ class MysqlTarget(MysqlConnection, SqlTarget):
 
     def __init__(self, address: DatabaseAddress) -> None:
         super().__init__(address, _SETTINGS)
-        try:
-            [row] = self.rows(
-                "SELECT @@max_allowed_packet AS packet, @@lower_case_table_names AS folds", "looking up settings"
-            )
-        except BaseException:
-            self.close()
-            raise
-        self._packet, self._folds = int(row["packet"]) - _PACKET_SPARE, bool(row["folds"])
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist; see `SqlTarget`."""
@@ -133,7 +124,7 @@ class MysqlTarget(MysqlConnection, SqlTarget):
         }
 
     def _folded(self, name: TableName) -> TableName:
-        return TableName(name.schema.lower(), name.table.lower()) if self._folds else name
+        return TableName(name.schema.lower(), name.table.lower()) if self.folds else name
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
         """Return the columns whose type in the target differs from the tables' type; see `SqlTarget`."""
@@ -158,7 +149,7 @@ class MysqlTarget(MysqlConnection, SqlTarget):
 
     def unfit_values(self, column: Column) -> UnfitValues | None:
         """Return which values MySQL cannot hold; see `SqlTarget`."""
-        return unfit_values(column)
+        return unfit_values(column) or self.longer_than_a_statement(column)
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
         """Return the triggers of tables, which cannot be switched off, and tables without transactions."""
@@ -247,35 +238,7 @@ class MysqlTarget(MysqlConnection, SqlTarget):
         return error.attributes.get("errno") in _VIOLATED
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
-        stored = {column.name: column for column in table.columns if column.generated is None}
-        kinds = {name: column.arrow_field().type for name, column in stored.items()}
-        schema = pa.schema(dict.fromkeys(stored, pa.binary()))
-        feed = Feed(batches, schema, {name: constants_of(kind) for name, kind in kinds.items()})
-        into = f"INSERT INTO {qualified(table.table_name)} {identifiers(list(stored))} VALUES (".encode()
-        for portion in feed.portions(_STATEMENT_BYTES):
-            for rows in self._statements(table, rows_of(portion), len(into)):
-                self.execute(into + b"),(".join(rows) + b")", f"loading {table.table_name}")
-        return feed.rows
-
-    def _statements(self, table: Table, rows: list[bytes], head: int) -> Iterator[list[bytes]]:
-        """Yield the rows of one statement after the other, each within the server's limit."""
-        some: list[bytes] = []
-        size = head
-        for row in rows:
-            if (alone := head + len(row)) > self._packet:
-                raise DatabaseError(
-                    f"{self._name}: loading {table.table_name} failed: a row has {alone} bytes, and the server takes"
-                    f" statements of {self._packet}. Set max_allowed_packet on the server to"
-                    f" {alone + 2 * _PACKET_SPARE} or more, and run again.",
-                    table=table_text(table.table_name),
-                )
-            if some and size + len(row) + 3 > min(_STATEMENT_BYTES, self._packet):
-                yield some
-                some, size = [], head
-            some.append(row)
-            size += len(row) + 3
-        if some:
-            yield some
+        return self.insert(table, batches)
 
     def _own_rows(self, names: Sequence[TableName]) -> Mapping[TableName, str]:
         return {name: qualified(name) for name in names}

@@ -7,6 +7,7 @@ values and, between them, what frames them; Arrow takes a column's values out of
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pymysql.protocol import MysqlPacket
 
 CHUNK_BYTES = 4 << 20
 _HEAD = 4  # bytes before a packet: its length in three, and its number
+_HEAD_OF = struct.Struct("<I")
 _LONGEST = (1 << 24) - 1  # of a packet; a row with as many bytes or more has several
 _NULL, _END, _ERROR = 0xFB, 0xFE, 0xFF
 _LONGEST_END = 9
@@ -85,12 +87,14 @@ class RowStream:
         self._peek(at, size)
         buffer = self._buffer
         end = len(buffer)
+        head, begins = _HEAD_OF.unpack_from, starts.append  # this loop takes a fourth of the time of a scan
         while at + _HEAD <= end:
-            length = int.from_bytes(buffer[at : at + 3], "little")
-            if at + _HEAD + length > end or length == _LONGEST:
+            length = head(buffer, at)[0] & _LONGEST
+            following = at + _HEAD + length
+            if following > end or length == _LONGEST:
                 break
-            starts.append(at + _HEAD)
-            at += _HEAD + length
+            begins(at + _HEAD)
+            at = following
         last = starts[-1]
         self.ended = buffer[last] == _ERROR or (buffer[last] == _END and at - last < _LONGEST_END)
         return at

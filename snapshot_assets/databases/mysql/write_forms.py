@@ -6,9 +6,10 @@ part of a character of utf8mb4 is a quote.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +25,13 @@ _MOST_DIGITS, _MOST_DECIMALS = 65, 30
 _MOST_BYTES = 255
 _DAYS = (-719_528, 2_932_896)
 """Of 0000-01-01 and 9999-12-31, since 1970."""
+
+_ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n"}
+NO_FIELD = b"\\N"
+"""NULL in a file for LOAD DATA."""
+
+_DIGITS = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
+"""The two hexadecimal digits of each byte."""
 
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
@@ -54,39 +62,72 @@ def type_for(arrow_type: pa.DataType) -> str:
     raise UnsupportedTypeError(f"MySQL has no type that holds {arrow_type} exactly.")
 
 
-def constants_of(arrow_type: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    """Return what makes SQL constants, as bytes, of an Arrow type's values; NULL stays NULL."""
+def constants_of(values: pa.Array) -> pa.Array:
+    """Return SQL constants, as bytes, of values; NULL stays NULL."""
+    kind, text = values.type, _text(values)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return text
+    if holds_bytes(kind) or _holds_text(kind):
+        text = pc.replace_substring(text, b"'", b"''")
+    # Numbers too: a constant without quotes may be taken for another type, and rounded.
+    before = b"_binary'" if holds_bytes(kind) else b"'"
+    return pc.binary_join_element_wise(pa.scalar(before), text, pa.scalar(b"'"), pa.scalar(b""))
+
+
+def fields_of(values: pa.Array) -> pa.Array:
+    """Return fields of a file for LOAD DATA, as bytes, of values; NULL stays NULL, and bytes are hexadecimal digits."""
+    kind, text = values.type, _text(values)
+    if holds_bytes(kind):
+        return _hexadecimal(text)
+    if _holds_text(kind):
+        content = content_of(text).tobytes()
+        for plain, escaped in _ESCAPES.items():
+            if plain in content:  # a search takes less time than a copy
+                text = pc.replace_substring(text, plain, escaped)
+    return text
+
+
+def content_of(values: pa.Array) -> memoryview:
+    """Return the bytes of all values, one after the other."""
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int32)
+    return memoryview(data or b"")[ends[values.offset] : ends[values.offset + len(values)]]
+
+
+def holds_bytes(kind: pa.DataType) -> bool:
+    """Return whether values are bytes."""
     is_ = pa.types
-    if is_.is_binary(arrow_type) or is_.is_large_binary(arrow_type) or is_.is_fixed_size_binary(arrow_type):
-        return partial(_quoted, b"_binary'")
-    if is_.is_boolean(arrow_type):
-        return lambda values: _bytes(values.cast(pa.uint8()))
-    if is_.is_integer(arrow_type):
-        return _bytes
-    if arrow_type == pa.float32():  # the shortest text of the greatest one is beyond what the server takes for a FLOAT
-        return lambda values: _quoted(b"'", values.cast(pa.float64()))
-    if is_.is_timestamp(arrow_type) and arrow_type.tz is not None:
-        return lambda values: _quoted(b"'", values.cast(pa.timestamp(arrow_type.unit)))
-    return partial(_quoted, b"'")  # numbers too: a constant without quotes may be taken for another type, and rounded
+    return bool(is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind))
 
 
-def _bytes(values: pa.Array) -> pa.Array:
+def _holds_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _text(values: pa.Array) -> pa.Array:
+    """Return values as MySQL's texts, in bytes."""
+    kind = values.type
+    if holds_bytes(kind):
+        return values.cast(pa.binary())
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.uint8())
+    elif kind == pa.float32():  # the shortest text of the greatest one is beyond what the server takes for a FLOAT
+        values = values.cast(pa.float64())
+    elif pa.types.is_timestamp(kind) and kind.tz is not None:
+        values = values.cast(pa.timestamp(kind.unit))
     return values.cast(pa.string()).cast(pa.binary())
 
 
-def _quoted(before: bytes, values: pa.Array) -> pa.Array:
-    is_ = pa.types
-    if is_.is_fixed_size_binary(values.type) or is_.is_large_binary(values.type):
-        values = values.cast(pa.binary())
-    plain = values if is_.is_binary(values.type) else _bytes(values)
-    if is_.is_string(values.type) or is_.is_large_string(values.type) or is_.is_binary(values.type):
-        plain = pc.replace_substring(plain, b"'", b"''")
-    return pc.binary_join_element_wise(pa.scalar(before), plain, pa.scalar(b"'"), pa.scalar(b""))
+def _hexadecimal(values: pa.Array) -> pa.Array:
+    plain = values.fill_null(b"")
+    ends = np.concatenate(([0], 2 * np.cumsum(pc.binary_length(plain).to_numpy()))).astype(np.int32)
+    digits = _DIGITS[np.frombuffer(content_of(plain), np.uint8)]
+    found = pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(digits)])
+    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.binary()))
 
 
-def rows_of(table: pa.Table) -> list[bytes]:
+def rows_of(columns: Sequence[pa.Array]) -> list[bytes]:
     """Return the rows of constants, each with commas between them."""
-    columns = [column.combine_chunks() for column in table.columns]
     if len(columns) == 1:
         rows = columns[0].fill_null(b"NULL")
     else:

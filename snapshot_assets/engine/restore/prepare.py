@@ -14,7 +14,14 @@ from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.files import TombstoneDeletions, chunk_files
 from snapshot_assets.engine.restore.plan import RestorePlan
-from snapshot_assets.engine.restore.refusals import lacking, refuse, target_refusals, too_long, unfit_values
+from snapshot_assets.engine.restore.refusals import (
+    lacking,
+    refuse,
+    surely_unfit,
+    target_refusals,
+    too_long,
+    unfit_values,
+)
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.target import IMPORT, TargetContents, definition_for, read_target, resumed_record
@@ -36,9 +43,10 @@ def plan_restore(
     """Verify the snapshot, map its schema, and check the target; changes nothing.
 
     The statements before the rows are rehearsed in the target, in a transaction that is rolled back. Those without
-    which rows cannot be loaded are refused if they fail. With `whole`, those after the rows are rehearsed too, and
-    values that do not fit are looked for. The depth `quick` verifies log, documents and sizes; `full` also reads all
-    data. With `recorded`, the revision is that of the newest recorded restore, if there is one.
+    which rows cannot be loaded are refused if they fail, and so are values that do not fit by the log's statistics.
+    With `whole`, those after the rows are rehearsed too, and values that do not fit are looked for. The depth `quick`
+    verifies log, documents and sizes; `full` also reads all data. With `recorded`, the revision is that of the newest
+    recorded restore, if there is one.
 
     Raises:
         RefusedImportError: The target refuses it for several reasons, or lacks what tables need; lists all of it.
@@ -78,6 +86,7 @@ def plan_restore(
         rehearsal = replace(rehearsal, failed=(*rehearsal.failed, *unfit))
     refusals += [*errors, *map(RefusedImportError, acting)]
     refusals += too_long(store, plan, contents.other_types)
+    refusals += [] if whole or same_kind else surely_unfit(plan, target)
     if refusals:
         refusals += [RestoreError(f"{each.statement.key} would fail: {each.message}.") for each in rehearsal.failed]
     refuse(refusals)

@@ -26,6 +26,7 @@ from snapshot_assets.databases.definition import (
 )
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.target import ExistingTable, OtherType
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.loader import batches_of
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.target import TargetContents
@@ -231,18 +232,24 @@ class _Column:
 
     def all_fit(self, file: DataFile) -> bool:
         """Return whether a file's statistics prove that all its values fit."""
+        return self._within(file) is True
+
+    def some_lie_outside(self, file: DataFile) -> bool:
+        """Return whether a file's statistics prove that it has values that do not fit."""
+        return self._within(file) is False
+
+    def _within(self, file: DataFile) -> bool | None:
         found = next((each for each in file.columns if each.column == self.name), None) if self.bounds else None
         if self.bounds is None or found is None:
-            return False
+            return None
         if not isinstance(found.minimum, int) or not isinstance(found.maximum, int):
-            return False
+            return None
         return self.bounds[0] <= found.minimum and found.maximum <= self.bounds[1]
 
 
 def _count_unfit(store: ObjectStore, plan: RestorePlan, columns: Mapping[TableName, Sequence[_Column]]) -> None:
     """Read columns of the files that are to be loaded, by table, without damaged files and rows that are cut off."""
-    files = [file for chunk in plan.chunks for file in plan.ledger.missing(chunk) if file.file.path not in plan.damaged]
-    for file in files:
+    for file in _files(plan):
         name = file.table.table_name
         some = [each for each in columns.get(name, ()) if not each.all_fit(file.file)]
         if some:
@@ -252,6 +259,11 @@ def _count_unfit(store: ObjectStore, plan: RestorePlan, columns: Mapping[TableNa
             for batch in batches_of(store, file, table, schema):
                 for each in some:
                     each.add(batch.column(each.name), file.file.path)
+
+
+def _files(plan: RestorePlan) -> list[FilePlan]:
+    """Return the files that are to be loaded, without damaged ones."""
+    return [file for chunk in plan.chunks for file in plan.ledger.missing(chunk) if file.file.path not in plan.damaged]
 
 
 def too_long(store: ObjectStore, plan: RestorePlan, others: Iterable[OtherType]) -> Iterator[RestoreError]:
@@ -293,13 +305,36 @@ def _lengths(values: pa.Array, found: str) -> pa.Array:
     return pc.utf8_length(pc.utf8_rtrim_whitespace(texts) if found.startswith(_PADDED) else texts)
 
 
-def unfit_values(store: ObjectStore, plan: RestorePlan, target: SqlTarget) -> Iterator[FailedStatement]:
-    """Yield each table whose rows the target would refuse."""
+def surely_unfit(plan: RestorePlan, target: SqlTarget) -> Iterator[RestoreError]:
+    """Yield an error for each column of which the log's statistics show values that the target cannot hold."""
+    files = [file for file in _files(plan) if file.whole]
+    for name, some in _limited(plan, target).items():
+        for column, what in some:
+            for file in files:
+                if file.table.table_name == name and column.some_lie_outside(file.file):
+                    yield RestoreError(
+                        f"Column {printed_name(*name, column.name)} has values {what}; the first are in"
+                        f" {file.file.path}. Leave the table out with --exclude-tables, or export the column as text"
+                        " (`carriers` of the plan).",
+                        table=table_text(name),
+                        column=f"{name}.{column.name}",
+                    )
+                    break
+
+
+def _limited(plan: RestorePlan, target: SqlTarget) -> dict[TableName, list[tuple[_Column, str]]]:
+    """Return the columns that may have values that the target cannot hold, each with what these are."""
     found: dict[TableName, list[tuple[_Column, str]]] = defaultdict(list)
     for name, table in plan.tables.items():
         for column in table.columns:
             if column.generated is None and (values := target.unfit_values(column)) is not None:
                 found[name].append((_Column(column.name, values.count, values.bounds), values.what))
+    return found
+
+
+def unfit_values(store: ObjectStore, plan: RestorePlan, target: SqlTarget) -> Iterator[FailedStatement]:
+    """Yield each table whose rows the target would refuse."""
+    found = _limited(plan, target)
     columns = {name: [column for column, _ in some] for name, some in found.items()}
     _count_unfit(store, plan, columns)
     for name, some in found.items():

@@ -59,9 +59,8 @@ def connection(second_mariadb_server: MariadbServer) -> Any:
 @given(st.lists(st.tuples(*(st.none() | strategy for strategy in VALUES.values())), min_size=1, max_size=8))
 def test_any_value_is_read_as_it_was_written(connection: MysqlConnection, rows: list[tuple[Any, ...]]) -> None:
     columns = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), VALUES, strict=True)]
-    constants = [constants_of(kind)(values) for values, kind in zip(columns, VALUES, strict=True)]
     names = [f"c{number}" for number in range(len(VALUES))]
-    inserted = rows_of(pa.table(constants, names=names))
+    inserted = rows_of(list(map(constants_of, columns)))
     connection.execute("DELETE FROM t", "emptying")
     connection.execute(b"INSERT INTO t VALUES (" + b"),(".join(
         b"%d,%b" % (number, row) for number, row in enumerate(inserted)) + b")", "loading")  # fmt: skip
