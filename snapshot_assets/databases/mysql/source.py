@@ -39,7 +39,7 @@ _SIZES = """
 SELECT table_rows AS row_count, data_length AS bytes, engine AS engine FROM information_schema.tables
 WHERE table_schema = %s AND table_name = %s
 """
-_SETS = 64  # sets of rows that one query counts
+_WINDOWS = 4096  # windows that one query counts
 _LEAST_ROW = 16
 _LEAST_TIME = timedelta(microseconds=1)
 
@@ -118,12 +118,16 @@ class MysqlDatabase(Scanner):
         sizes = self.session.rows(_SIZES, f"counting {table.table_name}", tuple(table.table_name))
         if is_query(table) or not sizes or str(sizes[0]["engine"]).lower() != "innodb":
             return None  # of a view or another engine, two queries may read two states
-        counts: list[int] = []
-        for begin in range(0, len(rows), _SETS):
-            conditions = [MysqlTimeColumn.predicate(table, each) for each in rows[begin : begin + _SETS]]
-            values = ", ".join(f"COUNT(CASE WHEN {each} THEN 1 END) AS c{n}" for n, each in enumerate(conditions))
-            [row] = self.rows_of(table, values, "true", " USE INDEX ()")
-            counts += row.values()
+        numbered = list(enumerate(rows))
+        windows = [(number, each) for number, each in numbered if isinstance(each, WindowRows)]
+        windows.sort(key=lambda window: window[1].start)
+        counts = [0] * len(rows)
+        for begin in range(0, max(len(windows), 1), _WINDOWS):
+            others = [] if begin else [(n, each) for n, each in numbered if not isinstance(each, WindowRows)]
+            number = _number_of_set(table, others, windows[begin : begin + _WINDOWS])
+            for row in self.rows_of(table, f"{number} AS n, COUNT(*) AS found", "true GROUP BY n", " USE INDEX ()"):
+                if row["n"] is not None:
+                    counts[row["n"]] = row["found"]
         return counts
 
     def unanalyzed(self, scan: Scan) -> None:
@@ -202,3 +206,17 @@ class MysqlDatabase(Scanner):
     def close(self) -> None:
         """Close the connection."""
         self.session.close()
+
+
+def _number_of_set(table: Table, others: Sequence[tuple[int, Rows]], windows: Sequence[tuple[int, WindowRows]]) -> str:
+    """Return SQL for the number of the set that a row belongs to. Windows, in order, are searched by halves."""
+    cases = [f"WHEN {MysqlTimeColumn.predicate(table, each)} THEN {number}" for number, each in others]
+    if len(windows) > 1:
+        half = len(windows) // 2
+        first, last = windows[0][1], windows[half - 1][1]
+        within = MysqlTimeColumn.predicate(table, replace(first, end=last.end))
+        early, late = (_number_of_set(table, (), each) for each in (windows[:half], windows[half:]))
+        cases += [f"WHEN {within} THEN {early}", f"ELSE {late}"]
+    elif windows:
+        cases.append(f"WHEN {MysqlTimeColumn.predicate(table, windows[0][1])} THEN {windows[0][0]}")
+    return f"CASE {' '.join(cases)} END" if cases else "NULL"

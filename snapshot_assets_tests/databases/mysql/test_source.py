@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from snapshot_assets.databases.mysql import source
 from snapshot_assets.databases.mysql.source import MysqlDatabase
 from snapshot_assets.databases.protocol.query import Query
 from snapshot_assets.databases.protocol.source import (
@@ -14,8 +15,10 @@ from snapshot_assets.databases.protocol.source import (
     DatabaseAddress,
     ExportedRows,
     KeyRows,
+    Rows,
     Scan,
     Selection,
+    TimelessRows,
     Verdict,
     WindowRows,
 )
@@ -148,6 +151,29 @@ def test_changed_numbers_of_rows_are_known_and_other_changes_are_not(
         same, other = database.changes_since(parts)
     assert (same.verdict, same.found, same.lasting) == (Verdict.UNKNOWN, 1000, True)
     assert (other.verdict, other.found) == (Verdict.CHANGED, 1000)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("kind", ["datetime", "timestamp NULL", "date"])
+def test_the_rows_of_many_sets_are_counted_by_one_query(
+    mariadb_server: MariadbServer, mariadb_database: str, monkeypatch: pytest.MonkeyPatch, kind: str, zone: str
+) -> None:
+    mariadb_server.sql(
+        f"CREATE TABLE t (id int PRIMARY KEY, at {kind})",
+        "INSERT INTO t SELECT seq, '2024-03-30' + INTERVAL seq * 7 MINUTE FROM seq_1_to_600",
+        "INSERT INTO t VALUES (0, NULL)",
+        database="shop",
+    )
+    first, hour = datetime(2024, 3, 30, 2, tzinfo=UTC), timedelta(hours=1)
+    windows = [WindowRows(first + n * hour, first + (n + 1) * hour, zone) for n in range(70) if n % 11]
+    sets: list[Rows] = [*windows[::-1], TimelessRows()]
+    with opened(mariadb_database) as database:
+        table = database.extract(Selection(time_columns={SHOP: "at"})).table(SHOP)
+        each = [read_scan(database, Scan(table, rows)).num_rows for rows in sets]
+        assert database.count_rows([(table, sets)], thorough=True) == [each]
+        monkeypatch.setattr(source, "_WINDOWS", 9)
+        assert database.count_rows([(table, sets)], thorough=True) == [each]
+    assert sum(each) > 1
 
 
 def test_rows_without_transactions_are_not_counted(mariadb_server: MariadbServer, mariadb_database: str) -> None:
