@@ -42,6 +42,9 @@ _INTERIM = "snapshot_assets_interim"
 """A key that a table has until it gets its engine."""
 
 _KEY = re.compile(r"(?:PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
+_CONSTANT = re.compile(r"[\w.+-]+|\w*'(?:[^'\\]|\\.|'')*'|current_timestamp(?:\(\d?\))?", re.IGNORECASE | re.DOTALL)
+"""Defaults that MySQL takes without parentheses."""
+
 _ACTIONS = re.compile(r"(?: ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|NO ACTION|RESTRICT))+\s*$")
 _WORDS = {
     "security": ("DEFINER", "INVOKER"),
@@ -203,7 +206,8 @@ class _Defining:
             if column.identity is not None:
                 parts.append("AUTO_INCREMENT")
             elif column.default is not None:
-                parts.append(f"DEFAULT {check_text(column.default, f'the default of column {where}')}")
+                default = check_text(column.default, f"the default of column {where}")
+                parts.append(f"DEFAULT {default if _CONSTANT.fullmatch(default) else f'({default})'}")
             if "on_update" in settings and self._expressions:
                 parts.append(f"ON UPDATE {check_text(str(settings['on_update']), f'ON UPDATE of column {where}')}")
         parts += ["INVISIBLE"] if settings.get("invisible") else []

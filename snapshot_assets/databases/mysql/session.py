@@ -45,6 +45,7 @@ SETTINGS: Mapping[str, str] = {
     "max_sort_length": "8388608",
     "group_concat_max_len": "4194304",
     "information_schema_stats_expiry": "0",  # MySQL
+    "explain_format": "'TRADITIONAL'",  # MySQL
     "lc_time_names": "'en_US'",
 }
 """Settings of every session, in SQL; those that a server does not have are left out."""
