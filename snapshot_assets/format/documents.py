@@ -7,10 +7,11 @@ Integrity"): files, chunks and snapshots. The last two hash canonical JSON, and 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 from snapshot_assets.errors import DocumentError, LimitExceededError, UnsupportedVersionError
@@ -21,6 +22,7 @@ MAX_TRANSACTION_BYTES = 256 << 20
 MAX_DEPTH = 64
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_TOKENS = 65_536
 _BRACKETS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 
@@ -40,7 +42,12 @@ def check_writable(size: int, limit: int, name: str, advice: str) -> None:
 
 def pretty_json(value: Any) -> bytes:
     """Return readable UTF-8 JSON: two spaces of indent, keys in the given order, a final newline."""
-    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    tokens = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False).iterencode(value)
+    data = io.BytesIO()
+    while part := "".join(islice(tokens, _TOKENS)):  # those of a million files at once would take 1.5 GB
+        data.write(part.encode())
+    data.write(b"\n")
+    return data.getvalue()
 
 
 def parse_json(data: bytes, name: str) -> dict[str, Any]:
