@@ -24,8 +24,7 @@ from snapshot_assets.engine.session import (
     Session,
     cancel_jobs,
     driver_addresses,
-    parallel_tasks,
-    runs_in_driver,
+    driver_tasks,
     spark_errors,
     tagged_jobs,
     task_frame,
@@ -97,7 +96,7 @@ class SparkRunner:
     def readers(self) -> int:
         """Return how many tasks run at a time on this machine; starts the session."""
         spark, _ = self._started()
-        return parallel_tasks(spark) if runs_in_driver(spark) else 0
+        return driver_tasks(spark)
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
         """Call a function with every item, as one Spark job with a task per item.

@@ -332,7 +332,8 @@ def execute_collection(
     waiting = tuple(each for each in scan.garbage if each.path in planned)
     schemas = {path for path in due if path.startswith("schema/")}
     retained, named = _delete_schemas(catalog.store, schemas)
-    deleted = tuple(each for each in plan.deleted if each.path in due - named)
+    due -= named
+    deleted = tuple(each for each in plan.deleted if each.path in due)
     for each in deleted:
         if each.path not in schemas and not delete_unless_retained(catalog.store, each.path):
             retained.add(each.path)

@@ -6,6 +6,7 @@ user: it passes the packets on between the task and a connection that no one els
 
 from __future__ import annotations
 
+import logging
 import secrets
 import selectors
 import socket
@@ -15,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pymysql
@@ -23,6 +25,7 @@ from pymysql.constants import CLIENT, COMMAND, SERVER_STATUS
 from snapshot_assets.databases.mysql.session import SAVEPOINT, SOCKET, MysqlConnection
 from snapshot_assets.errors import SnapshotError
 
+_LOG = logging.getLogger(__name__)
 _BYTES = 1 << 18
 _HEAD = 4  # bytes before a packet: its length in three, and its number
 _EOF_PACKET = 9  # bytes; the last two are the server's status
@@ -60,19 +63,24 @@ class Broker:
             request_queue_size = 128
 
             def handle_error(self, request: object, client_address: object) -> None:
-                """Say nothing: a task that died reports its error itself."""
+                """Log the error: a task reports its own."""
+                _LOG.debug("A connection of MySQL was lent in vain.", exc_info=True)
 
         self._server = Server(str(folder / SOCKET), Borrower)
-        threading.Thread(target=self._server.serve_forever, name="mysql-broker", daemon=True).start()
+        serve = partial(self._server.serve_forever, poll_interval=0.05)  # closing waits for it
+        threading.Thread(target=serve, name="mysql-broker", daemon=True).start()
 
     def is_alive(self) -> bool:
         """Return whether a connection still holds the state; asks the server over one that no one uses."""
-        with self._changed:
-            if not self._idle:  # whoever uses one sees how it is
-                return bool(self._held)
-        if (connection := self._take()) is not None:
-            self._give(connection)
-        return connection is not None
+        while True:
+            with self._changed:
+                if not self._idle:  # whoever uses one sees how it is
+                    return bool(self._held)
+                connection = self._idle.popleft()
+            if _settled(connection):
+                self._give(connection)
+                return True
+            self._drop(connection)
 
     def close(self) -> None:
         """Stop lending, and close all connections."""

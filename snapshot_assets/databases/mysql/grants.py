@@ -14,7 +14,7 @@ from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.texts import quoted
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.hidden import hidden_of
-from snapshot_assets.errors import DatabaseDeniedError
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import noun
@@ -44,7 +44,9 @@ def view_query(session: MysqlSession, name: TableName) -> str:
             " leave it out: exclude_tables.",
             table=table_text(name),
         ) from None
-    _, _, query = str(row["Create View"]).partition(f" VIEW {quoted(*name)} ")
+    _, found, query = str(row["Create View"]).partition(f" VIEW {quoted(*name)} ")
+    if not found:
+        raise DatabaseError(f"MySQL {session.alias!r} prints view {name} in another form: {row['Create View'][:200]}")
     return _AROUND.sub("", query)
 
 

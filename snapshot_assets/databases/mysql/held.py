@@ -8,9 +8,10 @@ state are gone, or are not those of their documents.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.scratch_folders import process_folder
 
+_LOG = logging.getLogger(__name__)
 LOCK_SECONDS = 5
 """How long the lock is waited for: meanwhile, statements that write may wait for us."""
 _LOCK_SETTINGS = {"lock_wait_timeout": str(LOCK_SECONDS), "wait_timeout": "30"}  # also ends it if this machine dies
@@ -31,6 +33,8 @@ _PLANNING = 1
 """Connections that a run uses beside those of its tasks."""
 _FILE = "state.json"
 _WAITED = 1205
+_SHOWN = 10
+_DOING = "reading the catalog"
 _TIMES = "SELECT table_schema AS s, table_name AS t, create_time AS made FROM information_schema.tables WHERE {where}"
 _COLUMNS = (
     "SELECT table_schema AS s, table_name AS t, column_name AS name, column_type AS type"
@@ -40,6 +44,19 @@ _UNSHARED = (
     "Connections to MySQL read states of their own, because {why}: a row that was written during the export may be"
     " missing, or there twice. {remedy}, or export while nobody writes, such as from a replica whose replication is"
     " stopped."
+)
+_OR_CHUNK = " Or write `consistency: chunk` for the source: then each connection reads a state of its own."
+_FLUSH = "FLUSH TABLES WITH READ LOCK"
+_UNSUPPORTED = (1064, 1105, 1235)
+"""What servers that speak MySQL's protocol answer to statements that they do not know."""
+_LONG = (
+    f"SELECT id FROM information_schema.processlist WHERE command = 'Query' AND time >= {LOCK_SECONDS}"
+    " AND id <> CONNECTION_ID()"
+)
+"""Statements for which the flush would wait: all others on their tables would wait too, even after it gave up."""
+_LOOSE = (
+    "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE {where} AND table_type ="
+    " 'BASE TABLE' AND engine NOT IN ('InnoDB', 'ROCKSDB', 'TokuDB', 'ndbcluster') ORDER BY 1, 2"
 )
 _Definition = list[str]
 """When a table was made or altered, then its columns with their types."""
@@ -89,11 +106,11 @@ class State:
 
 
 @contextmanager
-def hold(address: DatabaseAddress, readers: int) -> Iterator[HeldState]:
+def hold(address: DatabaseAddress, readers: Callable[[], int]) -> Iterator[HeldState]:
     """Hold the present state on enough connections for readers on this machine, until the context ends.
 
-    Without readers, without the right to lock the server, and where the address does not share states, connections read
-    states of their own.
+    Connections read states of their own without readers, where this user or the server cannot lock, and where the
+    address does not share states.
 
     Raises:
         DatabaseUnavailableError: The server could not be locked soon, or has no connections left.
@@ -102,17 +119,18 @@ def hold(address: DatabaseAddress, readers: int) -> Iterator[HeldState]:
     if not address.shares_states:
         yield OwnStates(_UNSHARED.format(why="the source has `consistency: chunk`", remedy="Remove it"))
         return
+    held: HeldState | None = None
+    why, remedy = "tasks run on other machines", "Run Spark on one machine (spark.master: local[*])"
     with ExitStack() as stack:
-        try:
-            held = _held(address, readers, stack) if readers else None
-        except DatabaseDeniedError as error:
-            stack.close()
-            reason = str(error.attributes.get("reason", error))
-            why = f"this user may not lock the server for a moment ({reason})"
-            remedy = "Grant RELOAD (on MySQL, FLUSH_TABLES suffices)"
-            yield OwnStates(_UNSHARED.format(why=why, remedy=remedy))
-            return
-        why, remedy = "tasks run on other machines", "Run Spark on one machine (spark.master: local[*])"
+        if number := readers():
+            try:
+                held = _held(address, number, stack)
+            except DatabaseError as error:
+                if not isinstance(error, DatabaseDeniedError) and error.attributes.get("errno") not in _UNSUPPORTED:
+                    raise
+                stack.close()
+                why = f"the server cannot be locked for a moment ({error.attributes.get('reason', error)})"
+                remedy = "Grant RELOAD (on MySQL, FLUSH_TABLES suffices)"
         yield held or OwnStates(_UNSHARED.format(why=why, remedy=remedy))
 
 
@@ -120,8 +138,8 @@ def _held(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
     def connected(settings: Mapping[str, str] | None = None) -> MysqlConnection:
         return stack.enter_context(closing(MysqlConnection(address, settings)))
 
-    locker = connected(_LOCK_SETTINGS)
     connections = [connected() for _ in range(readers + _PLANNING)]
+    locker = connected(_LOCK_SETTINGS)
     for each in connections:
         # MariaDB does not release locks on tables early where it may log the transaction. The right is rare.
         with suppress(DatabaseDeniedError):
@@ -129,6 +147,14 @@ def _held(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
     databases = (locker.database,) if locker.database else SYSTEM
     known = f"table_schema {'' if locker.database else 'NOT '}IN ({', '.join(['%s'] * len(databases))})"
     before = _definitions(locker, known, databases)
+    if loose := [f"{row['s']}.{row['t']}" for row in locker.rows(_LOOSE.format(where=known), _DOING, databases)]:
+        more = f" and {len(loose) - _SHOWN} more" if len(loose) > _SHOWN else ""
+        _LOG.warning(
+            "The engines of %s%s have no transactions: rows that are written during the export may be missing, or there"
+            " twice. Export these tables while nobody writes.",
+            ", ".join(loose[:_SHOWN]),
+            more,
+        )
     fence = _begin_together(locker, connections)
     after = _definitions(locker, known, databases)
     locker.close()
@@ -141,7 +167,9 @@ def _held(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
     try:
         broker = stack.enter_context(closing(Broker(Path(folder), connections)))
     except OSError as error:  # such as a name that is too long
-        raise DatabaseError(f"A socket cannot be made in {folder}: {error}. Set TMPDIR to another folder.") from None
+        raise DatabaseError(
+            f"A socket cannot be made in {folder}: {error}. Set TMPDIR to another folder.{_OR_CHUNK}"
+        ) from None
     return _SharedState(address.alias, folder, broker)
 
 
@@ -149,19 +177,21 @@ def _begin_together(locker: MysqlConnection, connections: Sequence[MysqlConnecti
     """Begin the transactions while nobody can commit, and return the state's place in the binary log."""
     doing = "locking the server to begin to read one state"
     *locks, unlock = lock_statements(locker)
+    unavailable = DatabaseUnavailableError(
+        f"MySQL {locker.alias!r}: the server could not be locked for a moment within {LOCK_SECONDS} s, because other"
+        " sessions hold locks (LOCK TABLES), alter tables or, unless it is a MariaDB, run long statements; SHOW"
+        " PROCESSLIST shows them. Nothing was exported. Let them end, then run again; or export from a"
+        f" replica.{_OR_CHUNK}"
+    )
+    if locks == [_FLUSH] and locker.rows(_LONG, doing):
+        raise unavailable
     try:
         for statement in locks:
             locker.execute(statement, doing)
     except DatabaseError as error:
         if error.attributes.get("errno") != _WAITED:
             raise
-        raise DatabaseUnavailableError(
-            f"MySQL {locker.alias!r}: the server could not be locked for a moment within {LOCK_SECONDS} s, because"
-            " other sessions hold locks (LOCK TABLES), alter tables or, unless it is a MariaDB, run long statements;"
-            " SHOW PROCESSLIST shows them. Nothing was exported. Let them end, then run again; or export from a"
-            " replica.",
-            **error.attributes,
-        ) from None
+        raise unavailable from None
     for each in connections:
         each.execute(BEGIN, "beginning to read")
     fence = _place(locker)
@@ -179,7 +209,7 @@ def lock_statements(connection: MysqlConnection) -> tuple[str, ...]:
     if connection.mariadb and _version(connection) >= (10, 4):
         stages = ("START", "BLOCK_DDL", "BLOCK_COMMIT", "END")
         return tuple(f"BACKUP STAGE {stage}" for stage in stages)
-    return "FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"
+    return _FLUSH, "UNLOCK TABLES"
 
 
 def _version(connection: MysqlConnection) -> tuple[int, ...]:

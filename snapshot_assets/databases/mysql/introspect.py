@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, with_los
 from snapshot_assets.databases.selection.hidden import excludes, hidden_of, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.time_index import choose_time_index
-from snapshot_assets.errors import DatabaseDeniedError
+from snapshot_assets.errors import DatabaseDeniedError, SnapshotError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.relations import (
@@ -88,10 +88,13 @@ def _plain_texts(session: MysqlSession) -> Iterator[None]:
     session.execute("SET SESSION sql_mode = ''", _DOING)
     if session.database:
         session.execute("USE information_schema", _DOING)  # the server leaves out the name of the session's database
-    yield
-    if session.database:
-        session.execute(f"USE {quoted(session.database)}", _DOING)
-    session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'", _DOING)
+    try:
+        yield
+    finally:
+        with suppress(SnapshotError):  # of a session that was lost
+            if session.database:
+                session.execute(f"USE {quoted(session.database)}", _DOING)
+            session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'", _DOING)
 
 
 @dataclass(frozen=True)

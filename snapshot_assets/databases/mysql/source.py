@@ -201,7 +201,7 @@ class MysqlDatabase(Scanner):
 
     def hold(self, readers: Callable[[], int]) -> AbstractContextManager[HeldState]:
         """Hold one state on as many connections as read at a time, if this user may; see `Database`."""
-        return hold(self._address, readers())
+        return hold(self._address, readers)
 
     def close(self) -> None:
         """Close the connection."""

@@ -227,9 +227,12 @@ class MysqlTarget(MysqlWriter, SqlTarget):
                 self.execute(each, doing)
             self.execute(sql, doing)
         finally:
-            with suppress(SnapshotError):  # of a connection that is lost, which the statement's own error tells
+            try:
                 for each in after:
                     self.execute(each, doing)
+            except SnapshotError:
+                self.close()  # no row may be read in other settings
+                raise
 
     def _exists_already(self, error: SnapshotError, step: SchemaStep) -> bool:
         return error.attributes.get("errno") in _EXISTS

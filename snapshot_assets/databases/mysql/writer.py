@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pymysql
 from pymysql.constants import CLIENT, COMMAND
 from pymysql.protocol import LoadLocalPacketWrapper, OKPacketWrapper
 
+from snapshot_assets.databases.mysql.failures import LOST, number_of
 from snapshot_assets.databases.mysql.session import MysqlConnection
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.mysql.write_forms import (
@@ -36,6 +38,7 @@ _STATEMENT_BYTES = 1 << 20
 _PORTION_BYTES = 4 << 20
 _PACKET_BYTES = 1 << 18
 _PACKET_SPARE = 1 << 10
+_REFUSED = -1, 0
 _SERVER = """
 SELECT @@max_allowed_packet AS packet, @@lower_case_table_names AS folds, @@local_infile AS files
 """
@@ -81,7 +84,7 @@ class MysqlWriter(MysqlConnection):
                     " would take the time of the load for NULL. Alter it, or drop the table and import again.",
                     table=table_text(table.table_name),
                 )
-            if not load or not self._load_file(load, table, portion):
+            if not (load and self._takes_files and self._load_file(load, table, portion)):
                 self._insert_rows(table, portion)
         return feed.rows
 
@@ -125,7 +128,13 @@ class MysqlWriter(MysqlConnection):
         size = min(_PACKET_BYTES, self._packet)
         with self.translating(doing), self._running():
             connection._execute_command(COMMAND.COM_QUERY, sql)
-            LoadLocalPacketWrapper(connection._read_packet())
+            try:
+                LoadLocalPacketWrapper(connection._read_packet())
+            except pymysql.err.Error as error:
+                if number_of(error) in LOST:
+                    raise
+                self._takes_files = False  # something between us and the server refuses files
+                return _REFUSED
             for at in range(0, len(content), size):
                 connection.write_packet(content[at : at + size])
             connection.write_packet(b"")

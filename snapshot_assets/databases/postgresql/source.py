@@ -36,7 +36,7 @@ from snapshot_assets.databases.protocol.time_column import time_range
 from snapshot_assets.databases.selection.hidden import check_masks
 from snapshot_assets.databases.selection.selection import check_split
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.errors import ConsistencyLostError, DatabaseError, PlanError, SnapshotError
+from snapshot_assets.errors import ConsistencyLostError, DatabaseError, PlanError, SnapshotError, TransientError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
@@ -202,6 +202,8 @@ class PostgresqlDatabase(Scanner):
         try:
             with self.session.stream(query, doing) as batches:
                 list(batches)
+        except TransientError:
+            raise
         except SnapshotError as error:
             self.session.rows(query, doing)  # else the connection is lost
             raise DatabaseError(f"{error} {NO_COPY}", **error.attributes) from None

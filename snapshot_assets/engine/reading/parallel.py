@@ -43,7 +43,8 @@ def read_parts(rows: FileRows, parts: Sequence[FilePart], workers: int | None = 
         workers: Number of shares that are read ahead; by default, one for each core.
     """
     workers = workers or hashing_threads(rows.store, os.cpu_count() or 1)
-    if workers > 1 and parse_location(rows.store.uri).scheme == FILE:  # elsewhere each opening is several requests
+    local = parse_location(rows.store.uri).scheme == FILE  # elsewhere each opening is several requests
+    if workers > 1 and local and rows.schema.names:
         parts = [share for part in parts for share in _shares(part)]
     if len(parts) < 2 or workers < 2:
         yield from rows(parts)

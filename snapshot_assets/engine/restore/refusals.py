@@ -307,11 +307,14 @@ def _lengths(values: pa.Array, found: str) -> pa.Array:
 
 def surely_unfit(plan: RestorePlan, target: SqlTarget) -> Iterator[RestoreError]:
     """Yield an error for each column of which the log's statistics show values that the target cannot hold."""
-    files = [file for file in _files(plan) if file.whole]
+    files = defaultdict(list)
+    for file in _files(plan):
+        if file.whole:
+            files[file.table.table_name].append(file)
     for name, some in _limited(plan, target).items():
         for column, what in some:
-            for file in files:
-                if file.table.table_name == name and column.some_lie_outside(file.file):
+            for file in files[name]:
+                if column.some_lie_outside(file.file):
                     yield RestoreError(
                         f"Column {printed_name(*name, column.name)} has values {what}; the first are in"
                         f" {file.file.path}. Leave the table out with --exclude-tables, or export the column as text"

@@ -167,7 +167,7 @@ def test_sources_are_written_with_what_their_servers_lack() -> None:
     for wrong, message in (
         (f"{{{uri}, copy: text}}", "copy: is 'text'; write true or false"),
         (f"{{{uri}, consistency: snapshot}}", "consistency: is 'snapshot'; write run .* or chunk"),
-        ("{uri: 'mysql://h/db', consistency: chunk}", "is of kind mysql, and `consistency` is for PostgreSQL"),
+        ("{uri: 'mysql://h/db', copy: false}", "is of kind mysql, and `copy` is for PostgreSQL; remove"),
     ):
         with pytest.raises(PlanError, match=message):
             parsed(wrong)
