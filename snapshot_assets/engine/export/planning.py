@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
-from typing import cast
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.contract import Access
@@ -31,9 +30,7 @@ from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK
 from snapshot_assets.engine.export.division import Portion, divided, recorded_parts, together
 from snapshot_assets.engine.export.hidden_values import hide_values
-from snapshot_assets.engine.export.reopening import ReopeningDatabase
 from snapshot_assets.engine.export.tasks import ChunkWork, Frame, timeless_rows_error
-from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
     ConflictError,
@@ -407,9 +404,7 @@ def open_source(
         return
     with closing(open_database(address)) as holder, holder.hold(readers) as held:
         held_address = replace(address, consistency=held.token)
-        own = held.unshared and cast(Database, ReopeningDatabase(address, RetryPolicy()))
-        opened = own or open_database(held_address)
-        with closing(opened) as database:
+        with closing(open_database(held_address)) as database:
             make_planner = partial(
                 ScanPlanner,
                 database=database,

@@ -16,23 +16,7 @@ from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import ExportFailedError
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.cli.helpers import store_of
-from snapshot_assets_tests.servers.mariadb import MariadbServer, start_mariadb
-
-
-class Restarting(InlineRunner):
-    """Restarts the server before the tasks read, and after them."""
-
-    def __init__(self, server: MariadbServer) -> None:
-        self._server = server
-
-    def readers(self) -> int:
-        return 0
-
-    def map(self, function: Callable[[Any], Iterable[Any]], items: Sequence[Any]) -> Iterable[Any]:
-        self._server.restart()
-        results = list(super().map(function, items))
-        self._server.restart()
-        return results
+from snapshot_assets_tests.servers.mariadb import MariadbServer
 
 
 class Between(InlineRunner):
@@ -56,8 +40,10 @@ ROWS = (
 )
 
 
-def run_of(uri: str, to: Path, runner: InlineRunner, retry: RetryPolicy) -> ExportRun:
-    """Return the export of a database whose one timed window is a day."""
+@contextmanager
+def opened(server: MariadbServer, uri: str, to: Path, statement: str, readers: int = 1) -> Iterator[OpenExport]:
+    """Open an export of three rows in one timed window, of which a statement runs after the plan."""
+    server.sql(*ROWS, database="shop")
     plan = Plan(
         name="shop",
         source=uri,
@@ -66,32 +52,9 @@ def run_of(uri: str, to: Path, runner: InlineRunner, retry: RetryPolicy) -> Expo
         end_time="2024-01-02T00:00:00Z",
         chunk_time_window="1d",
     )
-    return ExportRun(plan, DatabaseAddress("shop", uri), store_of(to), runner, "run", retry=retry)
-
-
-@contextmanager
-def opened(server: MariadbServer, uri: str, to: Path, statement: str, readers: int = 1) -> Iterator[OpenExport]:
-    """Open an export of three rows, of which a statement runs after the plan."""
-    server.sql(*ROWS, database="shop")
-    with run_of(uri, to, Between(server, statement, readers), RetryPolicy(tries=1)).open() as opened:
+    address, runner = DatabaseAddress("shop", uri), Between(server, statement, readers)
+    with ExportRun(plan, address, store_of(to), runner, "run", retry=RetryPolicy(tries=1)).open() as opened:
         yield opened
-
-
-def test_a_server_that_restarts_at_any_step_delays_an_export_from_several_states(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with start_mariadb(tmp_path / "server") as server:
-        uri = server.create_database("shop")
-        server.sql(*ROWS, database="shop")
-        with run_of(uri, tmp_path / "snapshot", Restarting(server), RetryPolicy()).open() as opened:
-            server.restart()
-            outcomes = list(opened.export([0, 1]))
-            sealed = opened.seal()
-    assert [each.error for each in outcomes] == [None, None]
-    assert sum(file.rows for each in outcomes for file in each.files) == 3
-    assert sealed.seal.seal.rows_outside == ()
-    assert "estimating shop.t failed" in caplog.text
-    assert "reading shop.t failed" in caplog.text
 
 
 @pytest.mark.parametrize(("readers", "rows", "consistency"), [(1, 3, "run"), (0, 4, "chunk")])

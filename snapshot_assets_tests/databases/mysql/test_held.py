@@ -90,7 +90,9 @@ def test_planning_reads_the_state_too_and_names_its_place_in_the_binary_log(tmp_
         assert not sessions(server)
 
 
-@pytest.mark.parametrize(("user", "readers", "why"), [("clerk", 1, "cannot be locked .*RELOAD"), ("root", 0, "machines")])
+@pytest.mark.parametrize(
+    ("user", "readers", "why"), [("clerk", 1, "cannot be locked .*RELOAD"), ("root", 0, "machines")]
+)
 def test_without_the_right_or_on_other_machines_connections_read_states_of_their_own(
     mariadb_server: MariadbServer, mariadb_database: str, user: str, readers: int, why: str
 ) -> None:
@@ -252,6 +254,18 @@ def test_a_server_that_cannot_be_locked_soon_is_not_waited_for(
             pass
         mariadb_server.sql("CREATE TABLE other (id int)", "INSERT INTO other VALUES (1)", database="shop")
     until(lambda: not sessions(mariadb_server))
+
+
+def test_a_flush_that_would_wait_for_a_long_statement_is_not_begun(
+    mariadb_server: MariadbServer, mariadb_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)", database="shop")
+    monkeypatch.setattr(held_module, "lock_statements", lambda connection: FTWRL)
+    monkeypatch.setattr(held_module, "_LONG", held_module._LONG.replace(f"time >= {held_module.LOCK_SECONDS}", "true"))
+    with _running(mariadb_server, mariadb_database, "SELECT id, SLEEP(600) FROM t"):
+        with pytest.raises(DatabaseUnavailableError, match="SHOW PROCESSLIST"), holding(mariadb_database):
+            pass
+        assert mariadb_server.sql("SELECT count(*) FROM t", database="shop") == "1"  # waits for no flush
 
 
 @contextmanager
