@@ -36,5 +36,7 @@ def test_a_sample_database_of_mysql_comes_back_whole(
     for view in ("customer_list", "nicer_film_list", "sales_by_store"):
         query = f"SELECT * FROM {view} ORDER BY 1"
         assert second_mariadb_server.sql(query, database="shop") == mariadb_server.sql(query, database="shop") != ""
+    into_duckdb = snapshots("import", "--snapshot", location, "--target", f"duckdb://{tmp_path}/copy.duckdb")
+    assert into_duckdb.status == 0, into_duckdb.err
     compared = snapshots("compare", "--snapshot", location, "--source", mariadb_database)
     assert compared.status == 0, compared.err

@@ -7,6 +7,7 @@ not. A converted column is native in its Arrow type, so a file's values can be l
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -76,6 +77,11 @@ class _Conversion:
     def __init__(self, schema: DatabaseSchema, kind: str, target: Adapter) -> None:
         self._schema, self._source, self._kind, self._target = schema, schema.database, kind, target
         self._tables = {table.table_name: table for table in schema.tables}
+        self._named = Counter(
+            (table.schema_name, name.lower())
+            for table in schema.tables
+            for name in (*(key.name for key in table.unique), *(index.name for index in table.indexes))
+        )
         self._others = LostObjects(schema)
         self._text = target.type_for(pa.string())
         self.lost: list[str] = []
@@ -106,7 +112,7 @@ class _Conversion:
         else:
             primary = None
         unique = (
-            UniqueConstraint(name=key.name, columns=key.columns)
+            UniqueConstraint(name=self._own_name(table, key.name), columns=key.columns)
             for key in table.unique
             if self._keeps_key(key.definition, f"Unique constraint {key.name} of {name}")
         )
@@ -232,9 +238,17 @@ class _Conversion:
             if not is_plain(index):
                 self.lost.append(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
                 continue
-            head = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {identifier(index.name)}"
+            name = self._own_name(table, index.name)
+            head = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {identifier(name)}"
             definition = f"{head} ON {qualified(table.table_name)} {identifiers(index.columns)}"
-            yield index.model_copy(update={"definition": definition})
+            yield index.model_copy(update={"name": name, "definition": definition})
+
+    def _own_name(self, table: Table, name: str) -> str:
+        """Return the name of an index: MySQL's tables may share one, and those of a schema elsewhere may not."""
+        if self._named[table.schema_name, name.lower()] < 2:
+            return name
+        self.lost.append(f"Index {name} of {table.table_name} gets the name {table.name}_{name}: others have its name.")
+        return f"{table.name}_{name}"
 
 
 def _draws_from(default: str | None, sequence: Sequence) -> bool:

@@ -125,7 +125,7 @@ class MysqlDatabase(Scanner):
         for begin in range(0, max(len(windows), 1), _WINDOWS):
             others = [] if begin else [(n, each) for n, each in numbered if not isinstance(each, WindowRows)]
             number = _number_of_set(table, others, windows[begin : begin + _WINDOWS])
-            for row in self.rows_of(table, f"{number} AS n, COUNT(*) AS found", "true GROUP BY n", " USE INDEX ()"):
+            for row in self.rows_of(table, f"{number} AS n, COUNT(*) AS found", "true GROUP BY 1", " USE INDEX ()"):
                 if row["n"] is not None:
                     counts[row["n"]] = row["found"]
         return counts

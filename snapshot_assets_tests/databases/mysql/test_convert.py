@@ -23,6 +23,7 @@ from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
 from snapshot_assets.testing.restores import copy, definition_of, read_scan, source
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
+from snapshot_assets_tests.databases.duckdb.shop import fresh
 from snapshot_assets_tests.databases.postgresql.helpers import execute
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
@@ -149,6 +150,23 @@ def test_a_file_of_duckdb_is_restored(tmp_path: Path, mariadb_server: MariadbSer
     copy(schema, origin, DatabaseAddress("into", mariadb_database))
     row = mariadb_server.sql("SELECT h, ns, d FROM main.t").split("\t")
     assert (row[:2], Decimal(row[2])) == (["-5", "2024-01-01 00:00:00.123456789"], Decimal("1.5"))
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_indexes_of_two_tables_that_share_a_name_are_restored(
+    tmp_path: Path, postgresql_database: str, mariadb_server: MariadbServer, mariadb_database: str, kind: str
+) -> None:
+    columns = "(id int PRIMARY KEY, a int, b int NOT NULL, KEY by_a (a), UNIQUE KEY by_b (b))"
+    mariadb_server.sql(f"CREATE TABLE t {columns}", f"CREATE TABLE u {columns}", database="shop")
+    origin = DatabaseAddress("shop", mariadb_database)
+    into = fresh(tmp_path, "into") if kind == "duckdb" else DatabaseAddress("into", postgresql_database)
+    lost = copy(documents(origin), origin, into).lost
+    assert "Index by_a of shop.u gets the name u_by_a: others have its name." in lost
+    with source(into) as database:
+        tables = database.extract(Selection(schemas=("shop",), time_columns={})).tables
+    assert [[index.name for index in table.indexes] for table in tables] == [["t_by_a"], ["u_by_a"]]
+    assert all(key.columns == ("b",) for table in tables for key in table.unique)
+    assert sum(len(table.unique) for table in tables) == 2
 
 
 def test_a_name_that_mysql_cannot_have_is_refused(mariadb_database: str) -> None:

@@ -159,9 +159,9 @@ def test_the_rows_of_many_sets_are_counted_by_one_query(
     mariadb_server: MariadbServer, mariadb_database: str, monkeypatch: pytest.MonkeyPatch, kind: str, zone: str
 ) -> None:
     mariadb_server.sql(
-        f"CREATE TABLE t (id int PRIMARY KEY, at {kind})",
-        "INSERT INTO t SELECT seq, '2024-03-30' + INTERVAL seq * 7 MINUTE FROM seq_1_to_600",
-        "INSERT INTO t VALUES (0, NULL)",
+        f"CREATE TABLE t (n int PRIMARY KEY, at {kind}, found int)",
+        "INSERT INTO t SELECT seq, '2024-03-30' + INTERVAL seq * 7 MINUTE, 1 FROM seq_1_to_600",
+        "INSERT INTO t VALUES (0, NULL, 1)",
         database="shop",
     )
     first, hour = datetime(2024, 3, 30, 2, tzinfo=UTC), timedelta(hours=1)
