@@ -110,7 +110,7 @@ def record(name: str, start: int) -> None:
 
 
 def spanned(name: str, items: Iterable[_Item]) -> Iterator[_Item]:
-    """Yield items; the time that each of them takes to come is a span."""
+    """Yield items, with a span for the wait for each."""
     iterator = iter(items)
     while True:
         with span(name):

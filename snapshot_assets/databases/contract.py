@@ -28,7 +28,7 @@ CONTRACT = 1
 
 
 def later(module: str, name: str) -> Callable[..., Any]:
-    """Return a function that calls the one of that name in a module, which it imports then."""
+    """Return a function that imports a module when it is called, and calls the module's function of that name."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         return getattr(import_module(module), name)(*arguments, **options)

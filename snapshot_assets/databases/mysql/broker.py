@@ -1,7 +1,7 @@
 """Lends the connections that hold one state to the tasks of a run, because no other connection can join that state.
 
-The broker listens on a Unix socket in the driver's process. To a task it looks like a server of MySQL that takes any
-user: it passes the packets on between the task and a connection that no one else uses, until the task leaves.
+The broker listens on a Unix socket in the driver's process. A task sees a server of MySQL that
+checks no password. The broker passes packets between the task and an idle connection until the task leaves.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _packet(number: int, payload: bytes) -> bytes:
 def _greeting(connection: MysqlConnection) -> bytes:
     """Return what a server sends first: its version, and the connection's number, by which a query is killed."""
     version, low, high = connection.version.encode(), _CAPABILITIES & 0xFFFF, _CAPABILITIES >> 16
-    salt = secrets.token_hex(10).encode()  # nothing is proved by it: the folder is private
+    salt = secrets.token_hex(10).encode()  # no password is checked: the folder is private
     head = b"\x0a" + version + b"\0" + struct.pack("<I", connection.thread_id & 0xFFFFFFFF) + salt[:8] + b"\0"
     status = struct.pack("<HBHH", low, 0xFF, SERVER_STATUS.SERVER_STATUS_AUTOCOMMIT, high)
     return head + status + bytes([21]) + bytes(10) + salt[8:] + b"\0"

@@ -83,7 +83,7 @@ def code_options(
 
 
 def _created(session: MysqlSession, kind: str, name: TableName) -> dict[str, Any]:
-    """Return what SHOW CREATE tells of an object; nothing if the user may not know it."""
+    """Return the row of SHOW CREATE for an object; empty if the user may not see it."""
     try:
         [row] = session.rows(f"SHOW CREATE {kind.upper()} {quoted(*name)}", f"reading {kind} {name}")
     except DatabaseDeniedError:

@@ -54,7 +54,7 @@ _LONG = (
     " AND id <> CONNECTION_ID()"
 )
 """Statements for which the flush would wait: all others on their tables would wait too, even after it gave up."""
-_LOOSE = (
+_WITHOUT_TRANSACTIONS = (
     "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE {where} AND table_type ="
     " 'BASE TABLE' AND engine NOT IN ('InnoDB', 'ROCKSDB', 'TokuDB', 'ndbcluster') ORDER BY 1, 2"
 )
@@ -67,7 +67,7 @@ class State:
     """A held state, as tasks know it.
 
     Attributes:
-        fence: Where in the binary log it is, as far as this user may know.
+        fence: Its position in the binary log; empty if the server does not show this user one.
         tables: The definitions of tables that nobody altered while the state was taken, by database and name.
     """
 
@@ -76,7 +76,7 @@ class State:
 
     @classmethod
     def read(cls, folder: str) -> State | None:
-        """Return the state of a token; None if it is not held any more, as the broker's absence will show."""
+        """Return the state of a token; None if it is no longer held."""
         with suppress(FileNotFoundError):
             return cls(**json.loads((Path(folder) / _FILE).read_bytes()))
         return None
@@ -85,7 +85,7 @@ class State:
         """Refuse a table with another definition than at the state.
 
         Raises:
-            ConsistencyLostError: It has one; names the difference.
+            ConsistencyLostError: The definitions differ; names the difference.
         """
         before = self.tables.get(name.schema, {}).get(name.table)
         after = _definitions(connection, "table_schema = %s AND table_name = %s", name).get(name.schema, {})
@@ -94,8 +94,10 @@ class State:
         if before is None or now is None:
             change = f"it was {'created or altered while' if now else 'dropped after'} the state was taken"
         elif before[1:] != now[1:]:
-            lost, new = ([each for each in one if each not in other] for one, other in ((before, now), (now, before)))
-            change = f"its columns were {', '.join(lost[1:]) or 'fewer'} and are {', '.join(new[1:]) or 'fewer'}"
+            old, new = before[1:], now[1:]
+            gone, added = ([each for each in one if each not in other] for one, other in ((old, new), (new, old)))
+            changes = [f"{word} {', '.join(some)}" for word, some in (("lost", gone), ("gained", added)) if some]
+            change = f"since then it {' and '.join(changes) or 'got another order of columns'}"
         else:
             change = f"it was made or altered at {now[0]} UTC, and was of {before[0]} UTC"
         raise ConsistencyLostError(
@@ -124,7 +126,7 @@ def hold(address: DatabaseAddress, readers: Callable[[], int]) -> Iterator[HeldS
     with ExitStack() as stack:
         if number := readers():
             try:
-                held = _held(address, number, stack)
+                held = _hold(address, number, stack)
             except DatabaseError as error:
                 if not isinstance(error, DatabaseDeniedError) and error.attributes.get("errno") not in _UNSUPPORTED:
                     raise
@@ -134,7 +136,7 @@ def hold(address: DatabaseAddress, readers: Callable[[], int]) -> Iterator[HeldS
         yield held or OwnStates(_UNSHARED.format(why=why, remedy=remedy))
 
 
-def _held(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState:
+def _hold(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState:
     def connected(settings: Mapping[str, str] | None = None) -> MysqlConnection:
         return stack.enter_context(closing(MysqlConnection(address, settings)))
 
@@ -147,12 +149,13 @@ def _held(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
     databases = (locker.database,) if locker.database else SYSTEM
     known = f"table_schema {'' if locker.database else 'NOT '}IN ({', '.join(['%s'] * len(databases))})"
     before = _definitions(locker, known, databases)
-    if loose := [f"{row['s']}.{row['t']}" for row in locker.rows(_LOOSE.format(where=known), _DOING, databases)]:
-        more = f" and {len(loose) - _SHOWN} more" if len(loose) > _SHOWN else ""
+    rows = locker.rows(_WITHOUT_TRANSACTIONS.format(where=known), _DOING, databases)
+    if outside := [f"{row['s']}.{row['t']}" for row in rows]:
+        more = f" and {len(outside) - _SHOWN} more" if len(outside) > _SHOWN else ""
         _LOG.warning(
             "The engines of %s%s have no transactions: rows that are written during the export may be missing, or there"
             " twice. Export these tables while nobody writes.",
-            ", ".join(loose[:_SHOWN]),
+            ", ".join(outside[:_SHOWN]),
             more,
         )
     fence = _begin_together(locker, connections)
@@ -174,7 +177,7 @@ def _held(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
 
 
 def _begin_together(locker: MysqlConnection, connections: Sequence[MysqlConnection]) -> dict[str, str]:
-    """Begin the transactions while nobody can commit, and return the state's place in the binary log."""
+    """Begin the transactions while nobody can commit, and return the state's position in the binary log."""
     doing = "locking the server to begin to read one state"
     *locks, unlock = lock_statements(locker)
     unavailable = DatabaseUnavailableError(
@@ -194,7 +197,7 @@ def _begin_together(locker: MysqlConnection, connections: Sequence[MysqlConnecti
         raise unavailable from None
     for each in connections:
         each.execute(BEGIN, "beginning to read")
-    fence = _place(locker)
+    fence = _log_position(locker)
     locker.execute(unlock, "unlocking the server")
     for each in connections:
         each.execute(f"SAVEPOINT {SAVEPOINT}", "beginning to read")
@@ -216,9 +219,9 @@ def _version(connection: MysqlConnection) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", connection.version)[:2]))
 
 
-def _place(locker: MysqlConnection) -> dict[str, str]:
-    """Return the place in the binary log. MariaDB tells each transaction its file and position; see `fence`."""
-    doing = "reading the place in the binary log"
+def _log_position(locker: MysqlConnection) -> dict[str, str]:
+    """Return the position in the binary log. MariaDB shows it in each transaction too; see `fence`."""
+    doing = "reading the position in the binary log"
     names = "'gtid_executed', 'gtid_binlog_pos'"
     rows = locker.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})", doing)
     found = {row["Variable_name"].lower(): row["Value"] for row in rows if row["Value"]}

@@ -47,7 +47,7 @@ _SETTINGS = {
     "foreign_key_checks": "1",
     "unique_checks": "1",
     "explicit_defaults_for_timestamp": "1",
-    "sql_notes": "0",  # of rows that lose nothing
+    "sql_notes": "0",  # notes name no loss
 }
 _EXISTS = (1007, 1022, 1050, 1061, 1068, 1826)
 _VIOLATED = (1048, 1062, 1215, 1216, 1217, 1264, 1451, 1452, 1586, 3819, 4025)

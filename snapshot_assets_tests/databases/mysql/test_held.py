@@ -179,8 +179,8 @@ def test_a_query_over_a_lent_connection_is_interrupted(mariadb_server: MariadbSe
 
 
 CHANGES: dict[str, tuple[tuple[str, ...], str]] = {
-    "add": (("ALTER TABLE t ADD COLUMN n int DEFAULT 5",), "its columns were fewer and are n int"),
-    "retype": (("ALTER TABLE t MODIFY v bigint",), "its columns were v int.* and are v bigint"),
+    "add": (("ALTER TABLE t ADD COLUMN n int DEFAULT 5",), "since then it gained n int"),
+    "retype": (("ALTER TABLE t MODIFY v bigint",), "it lost v int.* and gained v bigint"),
     "comment": (("ALTER TABLE t COMMENT 'x'",), "it was made or altered at"),
     "recreate": (("DROP TABLE t", "CREATE TABLE t (id int PRIMARY KEY, v int)"), "made or altered|altered, truncated"),
     "truncate": (("TRUNCATE TABLE t",), "altered, truncated or rebuilt after the state"),
