@@ -102,6 +102,50 @@ _TABLES = (
         time="at",
         rows=2_000_000,
     ),
+    # What the others are not: many columns, two columns, long texts, and mostly NULL.
+    BenchmarkTable(
+        name="wide",
+        columns="ts timestamptz NOT NULL, "
+        + ", ".join(
+            f"i{n} int, d{n} double precision, n{n} numeric(12,2), t{n} text, s{n} timestamp" for n in range(12)
+        ),
+        values="'2025-01-01T00:00:00Z'::timestamptz + i * interval '1 s', "
+        + ", ".join(
+            f"(i * {n + 7} % 100003)::int, random() * {n + 1}, (i % {n + 9973}) / 100.0, 'value-' || i % {n * 50 + 3},"
+            f" '2025-01-01'::timestamp + (i % {n + 86399}) * interval '1 s'"
+            for n in range(12)
+        ),
+        time="ts",
+        rows=500_000,
+    ),
+    BenchmarkTable(
+        name="narrow",
+        columns="ts timestamptz NOT NULL, value int NOT NULL",
+        values="'2025-01-01T00:00:00Z'::timestamptz + i * interval '1 ms', (random() * 1000000)::int",
+        time="ts",
+        rows=20_000_000,
+    ),
+    BenchmarkTable(
+        name="texts",
+        columns="ts timestamptz NOT NULL, id text NOT NULL, title text NOT NULL, body text NOT NULL, note text",
+        values="'2025-01-01T00:00:00Z'::timestamptz + i * interval '1 s', md5(i::text), 'title ' || md5((i / 3)::text),"
+        " repeat(md5((i * 7)::text) || ' ', 4 + (i % 24)::int), CASE WHEN i % 3 = 0 THEN repeat('größe ', 20) END",
+        time="ts",
+        rows=1_000_000,
+    ),
+    BenchmarkTable(
+        name="sparse",
+        columns="ts timestamptz NOT NULL, "
+        + ", ".join(f"v{n} double precision, n{n} numeric, t{n} text" for n in range(15)),
+        values="'2025-01-01T00:00:00Z'::timestamptz + i * interval '1 s', "
+        + ", ".join(
+            f"CASE WHEN i % 53 = {n} THEN random() END, CASE WHEN i % 59 = {n} THEN i / 8.0 END,"
+            f" CASE WHEN i % 61 = {n} THEN 'text-' || i END"
+            for n in range(15)
+        ),
+        time="ts",
+        rows=2_000_000,
+    ),
 )
 TABLES = {table.name: table for table in _TABLES}
 
