@@ -43,6 +43,7 @@ def log_on_stderr(options: argparse.Namespace) -> Iterator[None]:
     """
     verbose, as_json = options.verbose, options.log_format == "json"
     handler = logging.StreamHandler()
+    handler.addFilter(_reports_no_interrupt)
     handler.setFormatter(_JsonFormatter() if as_json else _TextFormatter(_TEXT if verbose else None))
     levels = {PACKAGE: (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]}
     if not verbose and not sys.warnoptions:
@@ -60,6 +61,12 @@ def log_on_stderr(options: argparse.Namespace) -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
         logging.captureWarnings(False)
         root.removeHandler(handler)
+
+
+def _reports_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return whether a record is other than a library's report of an interrupt, which the command itself reports."""
+    error = record.exc_info[1] if record.exc_info else None
+    return error is None or isinstance(error, Exception)
 
 
 class _TextFormatter(logging.Formatter):

@@ -108,3 +108,15 @@ def test_progress_as_json_is_one_object_a_line_and_none_is_silent(capfd: pytest.
     with progress("copying", 3, [], "none"):
         pass
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("error", "shown"), [(KeyboardInterrupt, False), (ValueError, True)])
+def test_an_interrupt_that_a_library_logs_is_no_failure(
+    capfd: pytest.CaptureFixture[str], error: type[BaseException], shown: bool
+) -> None:
+    with log_on_stderr(build_parser().parse_args(["doctor"])):
+        try:
+            raise error
+        except BaseException:
+            logging.getLogger("sqlalchemy.pool").exception("Exception closing connection")
+    assert ("Exception closing connection" in capfd.readouterr().err) is shown

@@ -26,8 +26,10 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.scratch_folders import process_folder
 
 _LOG = logging.getLogger(__name__)
-LOCK_SECONDS = 5
-"""How long the lock is waited for: meanwhile, statements that write may wait for us."""
+LOCK_SECONDS, LOCK_TRIES = 2, 3
+"""How long the lock is waited for: meanwhile, statements that write may wait for us. In a try, the flush and two
+transactions may wait for each other: one holds a row that the other's statement waits for, and the flush holds up its
+next statement."""
 _LOCK_SETTINGS = {"lock_wait_timeout": str(LOCK_SECONDS), "wait_timeout": "30"}  # also ends it if this machine dies
 _PLANNING = 1
 """Connections that a run uses beside those of its tasks."""
@@ -181,20 +183,15 @@ def _begin_together(locker: MysqlConnection, connections: Sequence[MysqlConnecti
     doing = "locking the server to begin to read one state"
     *locks, unlock = lock_statements(locker)
     unavailable = DatabaseUnavailableError(
-        f"MySQL {locker.alias!r}: the server could not be locked for a moment within {LOCK_SECONDS} s, because other"
-        " sessions hold locks (LOCK TABLES), alter tables or, unless it is a MariaDB, run long statements; SHOW"
-        " PROCESSLIST shows them. Nothing was exported. Let them end, then run again; or export from a"
-        f" replica.{_OR_CHUNK}"
+        f"MySQL {locker.alias!r}: the server could not be locked for a moment in {LOCK_TRIES} tries of {LOCK_SECONDS} s"
+        ", because other sessions hold locks (LOCK TABLES), alter tables or, unless it is a MariaDB, run long"
+        " statements; SHOW PROCESSLIST shows them. Nothing was exported. Let them end, then run again; or export from"
+        f" a replica.{_OR_CHUNK}"
     )
     if locks == [_FLUSH] and locker.rows(_LONG, doing):
         raise unavailable
-    try:
-        for statement in locks:
-            locker.execute(statement, doing)
-    except DatabaseError as error:
-        if error.attributes.get("errno") != _WAITED:
-            raise
-        raise unavailable from None
+    if not any(_lock(locker, locks, unlock) for _ in range(LOCK_TRIES)):
+        raise unavailable
     for each in connections:
         each.execute(BEGIN, "beginning to read")
     fence = _log_position(locker)
@@ -202,6 +199,20 @@ def _begin_together(locker: MysqlConnection, connections: Sequence[MysqlConnecti
     for each in connections:
         each.execute(f"SAVEPOINT {SAVEPOINT}", "beginning to read")
     return fence
+
+
+def _lock(locker: MysqlConnection, locks: Sequence[str], unlock: str) -> bool:
+    """Return whether the server was locked in time; if not, nothing is locked."""
+    try:
+        for statement in locks:
+            locker.execute(statement, "locking the server to begin to read one state")
+    except DatabaseError as error:
+        if error.attributes.get("errno") != _WAITED:
+            raise
+        with suppress(DatabaseError):  # no stage was begun
+            locker.execute(unlock, "unlocking the server")
+        return False
+    return True
 
 
 def lock_statements(connection: MysqlConnection) -> tuple[str, ...]:

@@ -247,7 +247,7 @@ def test_a_server_that_cannot_be_locked_soon_is_not_waited_for(
     with _running(mariadb_server, mariadb_database, lock):
         with (
             pytest.raises(
-                DatabaseUnavailableError, match=r"could not be locked .* within \d s, because other sessions"
+                DatabaseUnavailableError, match=r"could not be locked .* tries of \d s, because other sessions"
             ),
             holding(mariadb_database),
         ):
