@@ -63,11 +63,11 @@ class MariadbServer:
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
         log = self.folder / "log"
-        told = log.read_bytes().count(_READY)
+        before = log.read_bytes().count(_READY)
         environment = {"PATH": _PATH, "TMPDIR": str(self.folder)}  # a starting server deletes temporary tables of all
         with log.open("ab") as written:
             self._process = subprocess.Popen(self._command, stdout=written, stderr=subprocess.STDOUT, env=environment)
-        until(lambda: log.read_bytes().count(_READY) > told, explain=log.read_text, process=self._process)
+        until(lambda: log.read_bytes().count(_READY) > before, explain=log.read_text, process=self._process)
 
     def stop(self) -> None:
         """Stop the server."""

@@ -134,7 +134,7 @@ def hold(address: DatabaseAddress, readers: Callable[[], int]) -> Iterator[HeldS
                     raise
                 stack.close()
                 why = f"the server cannot be locked for a moment ({error.attributes.get('reason', error)})"
-                remedy = "Grant RELOAD (on MySQL, FLUSH_TABLES suffices)"
+                remedy = "Grant RELOAD (on MySQL, FLUSH_TABLES suffices), if the server has such a lock"
         yield held or OwnStates(_UNSHARED.format(why=why, remedy=remedy))
 
 

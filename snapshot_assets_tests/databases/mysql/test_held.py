@@ -90,6 +90,24 @@ def test_planning_reads_the_state_too_and_names_its_place_in_the_binary_log(tmp_
         assert not sessions(server)
 
 
+def test_on_a_server_that_lacks_the_lock_connections_read_states_of_their_own(
+    mariadb_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_module, "lock_statements", lambda connection: ("LOCK THE SERVER", "UNLOCK TABLES"))
+    with holding(mariadb_database) as held:
+        assert held.token is None
+        assert "cannot be locked" in held.unshared
+
+
+def test_tables_without_transactions_are_named(
+    mariadb_server: MariadbServer, mariadb_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int)", "CREATE TABLE u (id int) ENGINE=MyISAM", database="shop")
+    with holding(mariadb_database) as held:
+        assert not held.unshared
+    assert "The engines of shop.u have no transactions" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("user", "readers", "why"), [("clerk", 1, "cannot be locked .*RELOAD"), ("root", 0, "machines")]
 )

@@ -81,6 +81,16 @@ def test_the_text_of_a_value_is_added_as_the_value(
     assert values_of(mariadb_database, table)["c"] == [stored, None]
 
 
+def test_rows_are_inserted_where_a_file_is_refused_once_the_load_has_begun(
+    target: MysqlTarget, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (c int)", "SET GLOBAL local_infile = 0", database="shop")
+    table = table_of(mariadb_database)
+    assert insert(target, table, {"c": [1, None, 3]}) == 3
+    assert insert(target, table, {"c": [4, 5]}) == 2
+    assert values_of(mariadb_database, table)["c"] == [1, None, 3, 4, 5]
+
+
 @pytest.mark.parametrize(
     ("columns", "values", "errno"),
     [
