@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from snapshot_assets.databases.mysql.binary_rows import NoDateError
 from snapshot_assets.databases.mysql.held import State
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
@@ -24,7 +24,6 @@ from snapshot_assets.format.relations import Column, Table
 NO_DATE = "a date that is none, such as 0000-00-00, or one of the year 0"
 
 _TYPES = "SELECT column_name AS name, column_type AS type FROM information_schema.columns WHERE table_schema = %s AND"
-_FIRST_DAY = -719_162  # 0001-01-01, in days since 1970
 
 
 class Scanner:
@@ -86,7 +85,7 @@ class Scanner:
             query = f"SELECT {', '.join(selected.values())} FROM {self.from_item(table)} WHERE {self.where(scan)}"
             self.set_bounds(scan.rows)
             with self.session.stream(query + _order(scan), f"reading {table.table_name}") as chunks:
-                yield (_batch(table, arrays) for arrays in chunks)
+                yield _batches(table, chunks)
 
     def _selected(self, table: Table, types: Mapping[str, ColumnType]) -> dict[str, str]:
         def selected(column: Column) -> str:
@@ -114,6 +113,14 @@ def _order(scan: Scan) -> str:
     return f" ORDER BY {', '.join(keys)}" if keys else ""
 
 
+def _batches(table: Table, chunks: Iterable[Sequence[pa.Array]]) -> Iterator[pa.RecordBatch]:
+    try:
+        for arrays in chunks:
+            yield _batch(table, arrays)
+    except NoDateError as error:
+        raise unfit_value(table, table.columns[error.column], NO_DATE) from None
+
+
 def _batch(table: Table, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
     schema = table.arrow_schema()
     columns = []
@@ -123,29 +130,11 @@ def _batch(table: Table, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
         except pa.ArrowInvalid:
             if pa.types.is_string(field.type):
                 raise unrestorable(table, column, "bytes that are no UTF-8", early=False) from None
-            what = NO_DATE if pa.types.is_temporal(field.type) else "a value of another form"
-            raise unfit_value(table, column, what) from None
+            raise unfit_value(table, column, "a value of another form") from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values in the server's text as values of a type; raise `ArrowInvalid` for those that are none."""
-    if pa.types.is_binary(kind):
-        return array.cast(kind)
-    text = array.cast(pa.large_string())
-    if pa.types.is_float32(kind):
-        return text.cast(pa.float64()).cast(kind)
-    if pa.types.is_timestamp(kind):
-        values = text.cast(pa.timestamp("us"))
-        _refuse_year_zero(values.cast(pa.date32(), safe=False))
-        return values.cast(kind)
-    values = text.cast(kind)
-    if pa.types.is_date32(kind):
-        _refuse_year_zero(values)
-    return values
-
-
-def _refuse_year_zero(dates: pa.Array) -> None:
-    least = pc.min(dates.view(pa.int32())).as_py()
-    if least is not None and least < _FIRST_DAY:
-        raise pa.ArrowInvalid("a date of the year 0")
+    """Return values as values of a type; raise `ArrowInvalid` for those that are none."""
+    bytes_of_text = pa.types.is_large_binary(array.type) and not pa.types.is_binary(kind)
+    return (array.cast(pa.large_string()) if bytes_of_text else array).cast(kind)

@@ -13,7 +13,7 @@ from snapshot_assets.databases.mysql.query import extract_query
 from snapshot_assets.databases.mysql.scan import Scanner, cast_type
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
-from snapshot_assets.databases.mysql.types import RANGED, ColumnType
+from snapshot_assets.databases.mysql.types import COMPARED, RANGED, ColumnType
 from snapshot_assets.databases.mysql.unfit_values import find_unfit
 from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles, is_query
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -40,6 +40,7 @@ SELECT table_rows AS row_count, data_length AS bytes, engine AS engine FROM info
 WHERE table_schema = %s AND table_name = %s
 """
 _WINDOWS = 4096  # windows that one query counts
+_SAMPLE = 1000  # rows for each part that rows are divided into
 _LEAST_ROW = 16
 _LEAST_TIME = timedelta(microseconds=1)
 
@@ -90,15 +91,19 @@ class MysqlDatabase(Scanner):
         """Estimate a scan's bytes by the optimizer's rows and the size of the table; see `Database.estimate`."""
         if is_query(scan.table):  # its rows cannot be estimated without running it
             return 0
+        rows = self._rows(scan)
+        sizes = self.session.rows(_SIZES, f"estimating {scan.table.table_name}", tuple(scan.table.table_name))
+        known, size = (int(sizes[0][name] or 0) for name in ("row_count", "bytes")) if sizes else (0, 0)
+        least = _LEAST_ROW * len(scan.table.columns)
+        return round(rows * (size / known if known else least))
+
+    def _rows(self, scan: Scan) -> float:
         query = f"SELECT * FROM {self.from_item(scan.table)} WHERE {self.where(scan)}"
         plan = self.session.rows(f"EXPLAIN {query}", f"estimating {scan.table.table_name}")
         rows = max((float(step["rows"] or 0) for step in plan), default=0.0)
         if isinstance(scan.rows, WindowRows) and plan[0]["type"] == "ALL":
             rows *= self._share(scan.table, scan.rows)
-        sizes = self.session.rows(_SIZES, f"estimating {scan.table.table_name}", tuple(scan.table.table_name))
-        known, size = (int(sizes[0][name] or 0) for name in ("row_count", "bytes")) if sizes else (0, 0)
-        least = _LEAST_ROW * len(scan.table.columns)
-        return round(rows * (size / known if known else least))
+        return rows
 
     def _share(self, table: Table, rows: WindowRows) -> float:
         """Return which part of a table's time a window has; no index tells how many rows that is."""
@@ -135,7 +140,8 @@ class MysqlDatabase(Scanner):
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by ranges of the primary key, which are read one after the other; see `Database.split`."""
-        ranges = self.divide(scan, parts) if parts > 1 else []
+        column = ranged_key(scan.table, COMPARED) if parts > 1 else None
+        ranges = self._quantiles(scan, column, parts).ranges(parts) if column is not None else []
         return [replace(scan, part=each) for each in ranges] if len(ranges) > 1 else [scan]
 
     def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
@@ -151,14 +157,19 @@ class MysqlDatabase(Scanner):
 
     def _quantiles(self, scan: Scan, column: Column, parts: int) -> Quantiles:
         name, kind = identifier(column.name), ColumnType(column.type)
+        share = min(
+            _SAMPLE * parts / max(self._rows(scan), 1.0), 1.0
+        )  # to sort all rows takes longer than to read them
+        sample = f"{self.where(scan)} AND {name} IS NOT NULL{f' AND RAND() < {share:.9f}' if share < 1 else ''}"
         tiles = (
             f"SELECT {name} AS value, NTILE({parts}) OVER (ORDER BY {name}) AS tile FROM {self.from_item(scan.table)}"
-            f" WHERE {self.where(scan)} AND {name} IS NOT NULL"
         )
-        query = f"SELECT CAST(MIN(value) AS CHAR) AS value, COUNT(*) AS found FROM ({tiles}) t GROUP BY tile"
+        query = (
+            f"SELECT CAST(MIN(value) AS CHAR) AS value, COUNT(*) AS found FROM ({tiles} WHERE {sample}) t GROUP BY tile"
+        )
         rows = self.session.rows(f"{query} ORDER BY tile", f"dividing {scan.table.table_name}")
         values = tuple(str(row["value"]) for row in rows)
-        return Quantiles(column.name, kind.ranged, sum(row["found"] for row in rows), values)
+        return Quantiles(column.name, kind.ranged, round(sum(row["found"] for row in rows) / share), values)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""

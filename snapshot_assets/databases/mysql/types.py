@@ -19,7 +19,7 @@ from snapshot_assets.format.relations import Carrier
 _TYPE = re.compile(r"(?P<name>\w+)(?:\((?P<size>[^)']*)\))?(?P<rest>.*)", re.DOTALL)
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 _TEXT = Carried(pa.string(), Carrier.TEXT)
-_DOUBLE = "DOUBLE"
+_DOUBLE, _CHAR = "DOUBLE", "CHAR"
 _GEOMETRIES = (
     *("geometry", "point", "linestring", "polygon", "geometrycollection", "geomcollection"),
     *("multipoint", "multilinestring", "multipolygon"),
@@ -29,6 +29,7 @@ _NATIVE: dict[str, Carried] = {
     "double": Carried(pa.float64(), via=_DOUBLE),  # (M,D) would print D digits
     "bit": Carried(pa.uint64(), via="UNSIGNED"),
     "year": Carried(pa.uint16()),
+    "time": Carried(pa.string(), Carrier.TEXT, _CHAR),  # has up to 838 hours and a sign
     "date": Carried(pa.date32()),
     "datetime": Carried(pa.timestamp("us")),
     "timestamp": Carried(pa.timestamp("us", "UTC")),
@@ -38,7 +39,7 @@ _NATIVE: dict[str, Carried] = {
     # In MySQL's own form: four bytes of the SRID, the lowest first, and well-known binary.
     **{name: Carried(pa.binary(), via="BINARY") for name in _GEOMETRIES},
 }
-_TEXTS = ("time", "inet4", "inet6", "uuid")  # a time has up to 838 hours and a sign
+_TEXTS = ("inet4", "inet6", "uuid")
 _MOST_DIGITS = 38
 RANGED = (
     *_INTEGERS,
@@ -46,6 +47,8 @@ RANGED = (
     *("date", "datetime", "timestamp"),
 )
 """Types by whose ranges rows are divided."""
+COMPARED = (*RANGED, "char", "varchar", "uuid")
+"""Types by whose ranges the rows of one export are divided among tasks."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,9 @@ class ColumnType:
 
     @property
     def ranged(self) -> str:
-        """The type that CAST takes for the bounds of ranges of its values."""
+        """The type that CAST takes for the bounds of ranges of its values; "" for texts, which have its collation."""
+        if self.name in ("char", "varchar", "uuid"):
+            return ""
         return "DATETIME(6)" if self.name in ("datetime", "timestamp") else self.cast
 
     def carry(self, wanted: Carrier | None, where: str) -> Carried:
@@ -116,7 +121,7 @@ class ColumnType:
             return native
         if native.arrow == pa.binary():
             raise refused_carrier(where, self.text, wanted, "its values are bytes, which are no text")
-        return Carried(pa.string(), Carrier.TEXT, native.via)
+        return Carried(pa.string(), Carrier.TEXT, native.via or (None if native.arrow == pa.string() else _CHAR))
 
     def _native(self) -> Carried | None:
         name, sizes, _ = self._parts

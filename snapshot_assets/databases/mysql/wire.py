@@ -1,8 +1,8 @@
-"""Reads the rows of a query in MySQL's text protocol into Arrow arrays of bytes, a few MiB at a time.
+"""Reads the rows of a query in MySQL's binary protocol into Arrow arrays, a few MiB at a time.
 
-The driver makes a Python object of each value, which takes several times as long. Here a loop finds where each row's
-packet begins, and NumPy finds the values of a column in all rows at once. One array over the received bytes holds all
-values and, between them, what frames them; Arrow takes a column's values out of it.
+The driver has the text protocol only, and makes a Python object of each value, which takes several times as long. Here
+the server need not print numbers and times, a loop finds where each row's packet begins, and `binary_rows` reads all
+values of a column at once.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pymysql
 from pymysql.connections import MySQLResult
 from pymysql.constants import COMMAND
 from pymysql.protocol import MysqlPacket
 
+from snapshot_assets.databases.mysql.binary_rows import Rows
+
 CHUNK_BYTES = 4 << 20
 _HEAD = 4  # bytes before a packet: its length in three, and its number
 _HEAD_OF = struct.Struct("<I")
+_PREPARED = struct.Struct("<xIHH")  # number of the statement, columns, parameters
+_EXECUTE = struct.Struct("<IBI")
 _LONGEST = (1 << 24) - 1  # of a packet; a row with as many bytes or more has several
-_NULL, _END, _ERROR = 0xFB, 0xFE, 0xFF
-_LONGEST_END = 9
-_WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # bytes of a value's length, by the byte before them
+_ROW, _ERROR = 0x00, 0xFF  # first bytes of packets
 _READ = 1 << 20
 
 
@@ -42,22 +42,28 @@ class RowStream:
         self._connection = connection
         self._buffer = bytearray()  # from the beginning of a packet
         self.ended = False
-        connection._execute_command(COMMAND.COM_QUERY, sql)
+        connection._execute_command(COMMAND.COM_STMT_PREPARE, sql)
+        self._statement, *described = _PREPARED.unpack_from(connection._read_packet().get_all_data())
+        for count in described:
+            for _ in range(count + 1 if count else 0):  # each one, and the end
+                connection._read_packet()
+        connection._execute_command(COMMAND.COM_STMT_EXECUTE, _EXECUTE.pack(self._statement, 0, 1))
         result = MySQLResult(connection)
         result.init_unbuffered_query()
         result.unbuffered_active = False  # this object reads the rows
-        self._width = int(result.field_count)
+        self._fields = result.fields
 
     def read(self) -> list[pa.Array] | None:
         """Return the columns of the next rows, of about `CHUNK_BYTES` or one row; None after the last one.
 
         Raises:
+            NoDateError: A date is none.
             pymysql.Error: The server ended the query, or the connection is lost.
         """
         while not self.ended:
             payload, starts = self._rows()
             if starts:
-                return _columns(payload, starts, self._width)
+                return Rows(payload, starts, self._fields).columns()
         return None
 
     def drain(self) -> None:
@@ -78,8 +84,11 @@ class RowStream:
             at = self._scan(at, _HEAD + length, starts)
         payload = bytes(self._buffer[:at])
         del self._buffer[:at]
-        if starts and self._ends(payload, starts[-1]):
-            starts.pop()
+        if self.ended:
+            self._connection._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", self._statement))
+            last = payload[starts.pop() :]
+            if last[0] == _ERROR:
+                MysqlPacket(last, self._connection.encoding).raise_for_error()
         return payload, starts
 
     def _scan(self, at: int, size: int, starts: list[int]) -> int:
@@ -95,15 +104,8 @@ class RowStream:
                 break
             begins(at + _HEAD)
             at = following
-        last = starts[-1]
-        self.ended = buffer[last] == _ERROR or (buffer[last] == _END and at - last < _LONGEST_END)
+        self.ended = buffer[starts[-1]] != _ROW
         return at
-
-    def _ends(self, payload: bytes, last: int) -> bool:
-        """Return whether the last packet is no row; raise the error that it holds."""
-        if self.ended and payload[last] == _ERROR:
-            MysqlPacket(payload[last:], self._connection.encoding).raise_for_error()
-        return self.ended
 
     def _long_row(self) -> bytes:
         """Return a row of several packets."""
@@ -129,41 +131,3 @@ class RowStream:
                 raise pymysql.OperationalError(2013, f"Lost connection to MySQL server during query{reason}")
             self._buffer += received
         return self._buffer[at : at + _HEAD]
-
-
-def _columns(payload: bytes, starts: list[int], width: int) -> list[pa.Array]:
-    """Return the columns of rows that begin at some places of a payload."""
-    data = np.frombuffer(payload, np.uint8)
-    place = np.array(starts, np.int64)
-    edges = np.empty((len(starts), 2 * width), np.int64)
-    nulls = []
-    for column in range(width):
-        first = data[place]
-        nulls.append(first == _NULL)
-        head, length = _lengths(data, place, first)
-        edges[:, 2 * column] = place + head
-        place = place + head + length
-        edges[:, 2 * column + 1] = place
-    # Large offsets, because a row may have more than 2 GiB.
-    buffers = [None, pa.py_buffer(edges), pa.py_buffer(payload)]
-    values = pa.Array.from_buffers(pa.large_binary(), edges.size - 1, buffers)
-    rows = np.arange(len(starts), dtype=np.int64) * (2 * width)
-    return [values.take(pa.array(rows + 2 * column, mask=null)) for column, null in enumerate(nulls)]
-
-
-def _lengths(
-    data: npt.NDArray[np.uint8], place: npt.NDArray[np.int64], first: npt.NDArray[np.uint8]
-) -> tuple[npt.NDArray[np.int64] | int, npt.NDArray[np.int64]]:
-    """Return how many bytes the length of each value takes, and the length, which is 0 for NULL."""
-    length = first.astype(np.int64)
-    if not (first >= _NULL).any():
-        return 1, length
-    head = np.ones(len(place), np.int64)
-    length[first == _NULL] = 0
-    for mark, width in _WIDTHS.items():
-        long = first == mark
-        if long.any():
-            at = place[long] + 1
-            length[long] = sum(data[at + byte].astype(np.int64) << (8 * byte) for byte in range(width))
-            head[long] = 1 + width
-    return head, length

@@ -31,7 +31,7 @@ class ColumnRange:
 
     Attributes:
         column: Name of the column.
-        type: Its type in SQL.
+        type: Its type in SQL; "" if it is compared with texts.
         low: The bound as text; None in the first range, which also has the rows without a value.
         high: The bound as text; None in the last range.
     """
@@ -52,7 +52,7 @@ class ColumnRange:
         return f"{above} AND {below}" if below else above
 
     def _value(self, text: str) -> str:
-        return f"CAST({literal(text)} AS {self.type})"
+        return f"CAST({literal(text)} AS {self.type})" if self.type else literal(text)
 
 
 @dataclass(frozen=True)

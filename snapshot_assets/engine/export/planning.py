@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 _OF_THE_SOURCE = (ConsistencyLostError, TransientError, DatabaseDeniedError, UnknownRelationError)
 """Errors of the whole source, which end the planning; any other error fails only its chunk."""
 
-SLICE_BYTES = 128 << 20
+SLICE_BYTES = 32 << 20
 """Approximate size of the slices of a table's scan, each a Spark task."""
 
 COUNTED_TOGETHER = 50

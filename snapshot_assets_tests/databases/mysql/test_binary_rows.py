@@ -1,0 +1,93 @@
+"""Values of the binary protocol are those that the driver reads as text, whichever of them are NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from snapshot_assets.databases.mysql.binary_rows import NoDateError
+from snapshot_assets.databases.mysql.session import MysqlSession
+from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets_tests.servers.mariadb import MariadbServer
+
+VALUES = {
+    "tinyint": ("-128", "127"),
+    "tinyint unsigned": ("0", "255"),
+    "smallint": ("-32768", "32767"),
+    "smallint unsigned": ("0", "65535"),
+    "mediumint": ("-8388608", "8388607"),
+    "mediumint unsigned": ("0", "16777215"),
+    "int": ("-2147483648", "2147483647"),
+    "int unsigned": ("0", "4294967295"),
+    "bigint": ("-9223372036854775808", "9223372036854775807"),
+    "bigint unsigned": ("0", "18446744073709551615"),
+    "year": ("0", "2155"),
+    "double": ("-1.7976931348623157e308", "4.9e-320"),
+    "decimal(65,30)": ("-12345678901234567890123456789012345.000000000000000000000000000001", "1"),
+    "date": ("'0001-01-01'", "'9999-12-31'"),
+    "datetime": ("'2024-02-29 00:00:00'", "'1969-12-31 23:59:59'"),
+    "datetime(6)": ("'0001-01-01 00:00:00.000001'", "'9999-12-31 23:59:59.999999'"),
+    "timestamp(3)": ("'1970-01-01 00:00:01'", "'2038-01-19 03:14:07.999'"),
+    "varchar(300)": ("''", "REPEAT('ö', 300)"),
+    "longblob": ("X'00FBFCFDFEFF'", "REPEAT('x', 70000)"),
+    "json": ("'[]'", "'{\"a\": null}'"),
+    "uuid": ("'00000000-0000-0000-0000-000000000001'", "UUID()"),
+}
+
+
+@pytest.fixture
+def session(mariadb_server: MariadbServer) -> Iterator[MysqlSession]:
+    with closing(MysqlSession(DatabaseAddress("shop", mariadb_server.uri("mysql")))) as opened:
+        yield opened
+
+
+def read(session: MysqlSession, sql: str) -> list[pa.Array]:
+    with session.stream(sql, "reading") as chunks:
+        return [pa.chunked_array(parts).combine_chunks() for parts in zip(*chunks, strict=True)]
+
+
+def test_each_value_is_that_of_the_text_protocol(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    columns = [f"c{number}" for number in range(len(VALUES))]
+    kinds = ", ".join(f"{name} {kind} NULL" for name, kind in zip(columns, VALUES, strict=True))
+    ends = [[values[end] for values in VALUES.values()] for end in (0, 1)]
+    # Each column is NULL once, between values; all are, and none is.
+    rows = [[*ends[n % 2][:n], "NULL", *ends[n % 2][n + 1 :]] for n in range(len(VALUES))]
+    rows += [*ends, ["NULL"] * len(VALUES), [value if n % 3 else "NULL" for n, value in enumerate(ends[1])]]
+    inserted = ", ".join(f"({', '.join(row)})" for row in rows)
+    fill = (f"CREATE TABLE t ({kinds})", f"INSERT INTO t VALUES {inserted}")
+    mariadb_server.sql("SET time_zone = '+00:00'", *fill, database="shop")
+    with closing(MysqlSession(DatabaseAddress("shop", mariadb_database))) as session:
+        found = read(session, "SELECT * FROM t")
+        expected = session.rows("SELECT * FROM t", "reading")
+    for column, name, kind in zip(found, columns, VALUES, strict=True):
+        values = [row[name] for row in expected]
+        if pa.types.is_large_binary(column.type):
+            values = [value if value is None or isinstance(value, bytes) else str(value).encode() for value in values]
+        assert column.to_pylist() == values, kind
+
+
+def test_each_day_of_the_calendar_is_read(session: MysqlSession) -> None:
+    days = "SELECT '0001-01-01' + INTERVAL seq DAY AS day FROM seq_0_to_3652058"
+    dates, times = read(session, f"SELECT CAST(day AS DATE), CAST(day AS DATETIME) FROM ({days}) t")
+    first = pa.scalar(-719_162, pa.int32())
+    assert dates.view(pa.int32()).equals(pa.array(range(first.as_py(), first.as_py() + 3_652_059), pa.int32()))
+    assert times.equals(dates.cast(pa.timestamp("us")))
+
+
+@pytest.mark.parametrize(
+    "date", ["0000-00-00", "2024-00-01", "2024-01-00", "0000-01-01", "2023-02-29", "1900-02-29", "2024-04-31"]
+)
+@pytest.mark.parametrize("kind", ["date", "datetime(6)"])
+def test_a_date_that_is_none_is_named(
+    mariadb_server: MariadbServer, mariadb_database: str, date: str, kind: str
+) -> None:
+    mode = "SET sql_mode = 'ALLOW_INVALID_DATES'"
+    fill = f"INSERT INTO t VALUES (1, '2024-02-29'), (2, NULL), (3, '{date}')"
+    mariadb_server.sql(mode, f"CREATE TABLE t (n int, d {kind})", fill, database="shop")
+    with closing(MysqlSession(DatabaseAddress("shop", mariadb_database))) as session:
+        with pytest.raises(NoDateError, match="column 1 has a date that is none"):
+            read(session, "SELECT n, d FROM t")
+        assert read(session, "SELECT n FROM t WHERE n = 1")[0].to_pylist() == [1]
