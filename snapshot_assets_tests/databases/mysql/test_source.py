@@ -48,6 +48,34 @@ def test_ranges_of_the_key_have_as_many_rows_each(mariadb_server: MariadbServer,
         assert database.quantiles(Scan(table, AllRows()), "id", 2).values == ("1", str(501**2))
 
 
+@pytest.mark.parametrize("charset", ["utf8mb4 COLLATE utf8mb4_general_ci", "latin1", "utf8mb4 COLLATE utf8mb4_bin"])
+def test_tasks_divide_a_table_by_a_key_of_texts(
+    monkeypatch: pytest.MonkeyPatch, mariadb_server: MariadbServer, mariadb_database: str, charset: str
+) -> None:
+    monkeypatch.setattr(source, "_SAMPLE", 10)  # of a large table
+    texts = "CONCAT(CHAR(65 + seq % 26 + 32 * (seq % 2)), 'ä''\\\\', seq)"
+    create = f"CREATE TABLE t (id varchar(20) PRIMARY KEY) CHARSET {charset}"
+    fill = f"INSERT INTO t SELECT {texts} FROM seq_1_to_1000"
+    mariadb_server.sql(create, fill, "ANALYZE TABLE t", database="shop")
+    table = table_of(mariadb_database)
+    with opened(mariadb_database) as database:
+        parts = [read_scan(database, each)["id"].to_pylist() for each in database.split(Scan(table, AllRows()), 4)]
+        assert [0 < len(part) < 900 for part in parts] == [True] * 4
+        whole = read_scan(database, Scan(table, AllRows()))["id"].to_pylist()
+        assert sorted(value for part in parts for value in part) == sorted(whole)
+        assert len(set(whole)) == 1000
+        assert database.quantiles(Scan(table, AllRows()), "id", 4).rows in range(200, 5000)
+
+
+def test_a_key_of_uuids_divides_too(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql(
+        "CREATE TABLE t (id uuid PRIMARY KEY) AS SELECT UUID() AS id FROM seq_1_to_1000", database="shop"
+    )
+    with opened(mariadb_database) as database:
+        parts = database.split(Scan(table_of(mariadb_database), AllRows()), 4)
+        assert [read_scan(database, each).num_rows for each in parts] == [250] * 4
+
+
 @pytest.mark.parametrize("key", ["", ", ADD KEY (at)"])
 def test_a_window_is_estimated_with_and_without_an_index(
     mariadb_server: MariadbServer, mariadb_database: str, key: str
