@@ -15,7 +15,7 @@ from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
 from snapshot_assets.databases.mysql.types import COMPARED, RANGED, ColumnType
 from snapshot_assets.databases.mysql.unfit_values import find_unfit
-from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles, is_query
+from snapshot_assets.databases.protocol.query import SAMPLE_ROWS, ColumnRange, Quantiles, is_query
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import (
     Answer,
@@ -40,7 +40,6 @@ SELECT table_rows AS row_count, data_length AS bytes, engine AS engine FROM info
 WHERE table_schema = %s AND table_name = %s
 """
 _WINDOWS = 4096  # windows that one query counts
-_SAMPLE = 1000  # rows for each part that rows are divided into
 _LEAST_ROW = 16
 _LEAST_TIME = timedelta(microseconds=1)
 
@@ -169,7 +168,7 @@ class MysqlDatabase(Scanner):
         )
         rows = self.session.rows(f"{query} ORDER BY tile", f"dividing {scan.table.table_name}")
         values = tuple(str(row["value"]) for row in rows)
-        return Quantiles(column.name, kind.ranged, round(sum(row["found"] for row in rows) / share), values)
+        return Quantiles(column.name, kind.ranged, sum(row["found"] for row in rows), values)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""
