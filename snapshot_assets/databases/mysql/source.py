@@ -156,9 +156,7 @@ class MysqlDatabase(Scanner):
 
     def _quantiles(self, scan: Scan, column: Column, parts: int) -> Quantiles:
         name, kind = identifier(column.name), ColumnType(column.type)
-        share = min(
-            _SAMPLE * parts / max(self._rows(scan), 1.0), 1.0
-        )  # to sort all rows takes longer than to read them
+        share = min(SAMPLE_ROWS / max(self._rows(scan), 1.0), 1.0)  # to sort all rows takes longer than to read them
         sample = f"{self.where(scan)} AND {name} IS NOT NULL{f' AND RAND() < {share:.9f}' if share < 1 else ''}"
         tiles = (
             f"SELECT {name} AS value, NTILE({parts}) OVER (ORDER BY {name}) AS tile FROM {self.from_item(scan.table)}"
