@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
 from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
@@ -74,6 +74,7 @@ _DOING = "reading the catalog"
 _UNSHOWN = "the server shows this user no columns of it: it is broken, or calls a function without the right EXECUTE"
 
 _Record = dict[str, Any]
+_Described = TypeVar("_Described")
 
 
 def extract_schema(session: MysqlSession, selection: Selection, refusals: Refusals) -> DatabaseSchema:
@@ -178,19 +179,20 @@ class _Reader:
         hidden = {name for _, name in (*selection.exclude_columns, *selection.masks)}
         hidden |= {name.table for name in columns if excludes(selection, name)}
         code = code_options(self._session, self._rows(LISTED), set(documented) - self._views.keys(), hidden)
-        views = [self._view(name, selection) for name in selected if name not in set(documented)]
+        named = (name for name in selected if name not in set(documented))
+        views = list(_readable(named, lambda name: self._view(name, selection), refusals))
         unshown = {view.table_name: _UNSHOWN for view in views if not view.columns}
         schema = DatabaseSchema(
             database="mysql",
             schemas=tuple(
-                with_lost(self._schema(name, code.get(name, {})), unshown)
+                with_lost(self._schema(name, code.get(name, {}), refusals), unshown)
                 for name in selected_schemas(selection, selected, schemas)
             ),
-            tables=tuple(self._table(name, selection, refusals) for name in documented),
+            tables=tuple(_readable(documented, lambda name: self._table(name, selection, refusals), refusals)),
             views=tuple(view for view in views if view.columns),
         )
         if hides(selection):
-            views = [self._view(name, Selection()) for name in self._views]
+            views = list(_readable(self._views, lambda name: self._view(name, Selection()), refusals))
             exported = {table.table_name: [column.name for column in table.columns] for table in schema.tables}
             refuse_revealing_views(views, exported, {}, selection, refusals)
         return without_hidden(schema, selection, refusals)
@@ -198,9 +200,10 @@ class _Reader:
     def _draws(self, name: TableName) -> bool:
         return bool(self.tables[name]["table_type"] == _SEQUENCE_TYPE)
 
-    def _schema(self, name: str, code: Mapping[str, Any]) -> Schema:
+    def _schema(self, name: str, code: Mapping[str, Any], refusals: Refusals) -> Schema:
         record = self.schemata[name]
-        sequences = [self._sequence(each) for each in self.tables if each.schema == name and self._draws(each)]
+        drawn = (each for each in self.tables if each.schema == name and self._draws(each))
+        sequences = _readable(drawn, self._sequence, refusals)
         options = {
             "charset": record["default_character_set_name"],
             "collation": record["default_collation_name"],
@@ -361,6 +364,15 @@ class _Reader:
                 "algorithm": record.get("algorithm") or "UNDEFINED",
             },
         )
+
+
+def _readable(
+    names: Iterable[TableName], describe: Callable[[TableName], _Described], refusals: Refusals
+) -> Iterator[_Described]:
+    """Yield descriptions; what the user may not read is noted, so that one error names all of it."""
+    for name in names:
+        with refusals.noting():
+            yield describe(name)
 
 
 def _column(name: TableName, record: _Record, selection: Selection, *, mariadb: bool) -> Column:
