@@ -17,8 +17,8 @@ from snapshot_assets.databases.mysql.texts import check_collation, check_text, c
 from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DocumentError
-from snapshot_assets.format.kinds import not_restored
-from snapshot_assets.format.options import SchemaOptions
+from snapshot_assets.format.kinds import calls_lacking, not_restored
+from snapshot_assets.format.options import SchemaOptions, ViewOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName, View
 
 _LONGEST = 64
@@ -252,15 +252,27 @@ class _Defining:
         for each in sorted(definers | of_code):
             what = " and ".join(["views"] * (each in definers) + ["code"] * (each in of_code))
             self._lost.append(f"Definer {each} is lost: its {what} act with the rights of the user who restores them.")
+        made, lacked = {str(each.made) for each in self._code}, dict[TableName, set[str]]()
         for view in ordered_views(self._schema, self._lost, expressions=self._expressions):
             name, words = view.table_name, {option: _word(view, option) for option in _WORDS}
+            lacked[name] = {each for each in ViewOptions.of(view).not_carried if each not in made}
+            self._lost += [calls_lacking(name, each) for each in sorted(lacked[name])]
+            lacked[name] |= {each for read in view.depends_on for each in lacked.get(read, ())}
             query = check_text(view.definition, f"the query of view {name}", commas=True)
             end = "" if words["check_option"] == "NONE" else f" WITH {words['check_option']} CHECK OPTION"
             sql = (
                 f"CREATE ALGORITHM={words['algorithm']} SQL SECURITY {words['security']} VIEW {quoted(*name)}"
                 f" {listed([column.name for column in view.columns])} AS {query}{end}"
             )
-            yield Statement(ObjectKey("view", name), sql, name)
+            unless = " UNION ALL ".join(map(_lacks_function, sorted(lacked[name])))
+            yield Statement(ObjectKey("view", name), sql, name, unless)
+
+
+def _lacks_function(label: str) -> str:
+    """Return the query that yields a row if the target lacks a function, such as `function shop.f`."""
+    there = f"CONCAT('function ', routine_schema, '.', routine_name) = {literal(label)}"
+    there = f"SELECT 1 FROM information_schema.routines WHERE routine_type = 'FUNCTION' AND {there}"
+    return f"SELECT 1 AS found FROM (SELECT 1 AS one) AS one WHERE NOT EXISTS ({there})"
 
 
 def _without_transactions(table: Table) -> bool:

@@ -11,11 +11,10 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
-from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
+from snapshot_assets.databases.mysql.grants import Created, created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
@@ -62,12 +61,9 @@ FROM information_schema.check_constraints WHERE level = 'Column' AND {constraint
 """
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
 _NAME = r"`(?:[^`]|``)*`"
-_KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
-_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
 _FOREIGN_KEY = re.compile(rf"CONSTRAINT {_NAME} FOREIGN KEY")
-_ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
-_PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 _READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({_NAME})\.({_NAME})", re.IGNORECASE)
+_CALLED = re.compile(rf"(?:({_NAME})\.)?({_NAME})\(")
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
 _DOING = "reading the catalog"
@@ -98,45 +94,6 @@ def _plain_texts(session: MysqlSession) -> Iterator[None]:
             session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'", _DOING)
 
 
-@dataclass(frozen=True)
-class _Created:
-    """The lines of SHOW CREATE TABLE.
-
-    Attributes:
-        columns: The names of its columns, also of those that `information_schema` does not show.
-        primary: The primary key's; None without one.
-        keys: Those of the other keys, by name.
-        constraints: Those of foreign keys and checks, by name.
-        options: The end, without what documents have elsewhere.
-        partitions: The clause of its partitions; "" without any.
-    """
-
-    columns: tuple[str, ...]
-    primary: str | None
-    keys: Mapping[str, str]
-    constraints: Mapping[str, str]
-    options: str
-    partitions: str
-
-    @classmethod
-    def of(cls, statement: str) -> _Created:
-        """Return the parts of a statement."""
-        body, _, end = statement.rpartition("\n) ")
-        lines = [line.strip().removesuffix(",") for line in body.split("\n")[1:]]
-        options, _, partitions = end.partition("\n")
-        clause = _PARTITIONS.fullmatch(partitions)
-        return cls(
-            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
-            primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
-            keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
-            constraints={
-                unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
-            },
-            options=_ELSEWHERE.sub("", f" {options}").strip(),
-            partitions=clause[1] if clause else partitions,
-        )
-
-
 class _Reader:
     """Reads the catalog of all databases that the URI means."""
 
@@ -152,6 +109,7 @@ class _Reader:
         self._references = self._by_table(_REFERENCES)
         self._checks = self._by_table(_COLUMN_CHECKS) if session.mariadb else {}
         self._views = {TableName(each["table_schema"], each["table_name"]): each for each in self._rows(_VIEWS)}
+        self._listed = self._rows(LISTED)
 
     def _rows(self, query: str) -> list[_Record]:
         places = {
@@ -178,7 +136,7 @@ class _Reader:
         documented = [name for name in selected if name not in self._views or name in selection.tables]
         hidden = {name for _, name in (*selection.exclude_columns, *selection.masks)}
         hidden |= {name.table for name in columns if excludes(selection, name)}
-        code = code_options(self._session, self._rows(LISTED), set(documented) - self._views.keys(), hidden)
+        code = code_options(self._session, self._listed, set(documented) - self._views.keys(), hidden)
         named = (name for name in selected if name not in set(documented))
         views = list(_readable(named, lambda name: self._view(name, selection), refusals))
         unshown = {view.table_name: _UNSHOWN for view in views if not view.columns}
@@ -264,7 +222,7 @@ class _Reader:
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        parts = _Created.of(created(self._session, name))
+        parts = created(self._session, name)
         with refusals.noting():
             refuse_columns(self._session, name, parts.columns, self._columns[name], selection)
         unique, indexes, primary = self._indexes(name, parts)
@@ -286,7 +244,7 @@ class _Reader:
             comment=record["table_comment"] or None,
         )
 
-    def _options(self, name: TableName, parts: _Created, kept: Collection[str]) -> dict[str, Any]:
+    def _options(self, name: TableName, parts: Created, kept: Collection[str]) -> dict[str, Any]:
         settings: dict[str, dict[str, Any]] = defaultdict(dict)
         for record in self._columns[name]:
             if match := _ON_UPDATE.search(record["extra"]):
@@ -306,7 +264,7 @@ class _Reader:
         return {option: value for option, value in options.items() if value}
 
     def _indexes(
-        self, name: TableName, parts: _Created
+        self, name: TableName, parts: Created
     ) -> tuple[tuple[UniqueConstraint, ...], tuple[Index, ...], PrimaryKey | None]:
         records: dict[str, list[_Record]] = defaultdict(list)
         for record in self._keys[name]:
@@ -325,7 +283,7 @@ class _Reader:
                 indexes.append(Index(name=index, columns=columns, unique=own, definition=parts.keys[index]))
         return tuple(unique), tuple(indexes), primary
 
-    def _foreign_keys(self, name: TableName, parts: _Created) -> tuple[ForeignKey, ...]:
+    def _foreign_keys(self, name: TableName, parts: Created) -> tuple[ForeignKey, ...]:
         by_name: dict[str, list[_Record]] = defaultdict(list)
         for record in self._references[name]:
             by_name[record["constraint_name"]].append(record)
@@ -341,7 +299,7 @@ class _Reader:
             for key, records in by_name.items()
         )
 
-    def _checks_of(self, name: TableName, parts: _Created) -> tuple[CheckConstraint, ...]:
+    def _checks_of(self, name: TableName, parts: Created) -> tuple[CheckConstraint, ...]:
         found = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
         found |= {key: line for key, line in parts.constraints.items() if not _FOREIGN_KEY.match(line)}
         return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())
@@ -351,6 +309,14 @@ class _Reader:
         refusals = Refusals()
         columns = self.columns(name, selection, refusals)
         read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
+        called = {
+            TableName(unquoted(schema) if schema else name.schema, unquoted(own))
+            for schema, own in _CALLED.findall(query)
+        }
+        functions = {
+            TableName(each["table_schema"], each["name"]) for each in self._listed if each["kind"] == "function"
+        }
+        calls = [f"function {each.dotted}" for each in sorted(called & functions)]
         return View(
             schema_name=name.schema,
             name=name.table,
@@ -362,6 +328,7 @@ class _Reader:
                 "security": record["security_type"],
                 "check_option": record["check_option"],
                 "algorithm": record.get("algorithm") or "UNDEFINED",
+                **({NOT_CARRIED: calls} if calls else {}),
             },
         )
 

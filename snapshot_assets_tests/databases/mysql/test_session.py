@@ -195,13 +195,22 @@ def test_tls_is_demanded_and_the_certificate_is_checked(tmp_path: Path) -> None:
     ("before", "user", "shown"),
     [
         ("INSTALL SONAME 'metadata_lock_info'", "root", "held by session {} (user root, DO SLEEP(600))"),
-        ("UPDATE performance_schema.setup_instruments SET enabled = 'YES'", "root", "held by session {} (user root, DO"),
+        (
+            "UPDATE performance_schema.setup_instruments SET enabled = 'YES'",
+            "root",
+            "held by session {} (user root, DO",
+        ),
         ("DO 0", "root", "held by session {} (user root, DO SLEEP(600))"),
         ("DO 0", "clerk", "SHOW FULL PROCESSLIST, by a user with PROCESS"),
     ],
 )
 def test_a_wait_for_a_lock_is_reported_early_with_its_holder_if_the_server_shows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, before: str, user: str, shown: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    before: str,
+    user: str,
+    shown: str,
 ) -> None:
     monkeypatch.setattr(lock_waits, "REPORTED_AFTER", 0.5)
     monkeypatch.setattr(lock_waits, "_HOLDERS", [each.replace(">= 5", ">= 0") for each in lock_waits._HOLDERS])
