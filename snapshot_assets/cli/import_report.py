@@ -247,6 +247,18 @@ def left_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
         yield f"not carried over: {counts_text(counts_by_kind(map(kind_of_object, lost)))}; --verbose names them"
 
 
+def lost_lines(plan: RestorePlan) -> Iterator[str]:
+    """Yield what a restore does not carry over, before it loads rows: the first sentences of each kind."""
+    by_kind: dict[str, list[str]] = {}
+    for sentence in plan.lost_for_ever:
+        by_kind.setdefault(kind_of_object(sentence), []).append(sentence)
+    for kind, sentences in by_kind.items():
+        more = len(sentences) - _NAMED
+        yield from (f"not carried over: {sentence}" for sentence in sentences[:_NAMED])
+        if more > 0:
+            yield f"not carried over: {counts_text({kind: more})} more; --dry-run --verbose names them"
+
+
 def _lost_facts(plan: RestorePlan) -> dict[str, Any]:
     """Return what a restore cannot carry over, by kind and by object, and its warnings.
 

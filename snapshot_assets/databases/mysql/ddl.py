@@ -28,7 +28,8 @@ _CONVERTED = (
 """Options of a table from another kind of database: its texts are equal only if all their characters are."""
 
 _ELSEWHERE = re.compile(
-    r"\b(?:(?:DATA|INDEX) DIRECTORY|CONNECTION)='(?:[^'\\]|\\.|'')*'|\bUNION=\([^)]*\)"
+    r"\b(?:(?:DATA|INDEX) DIRECTORY|CONNECTION)(?: = |=)'(?:[^'\\]|\\.|'')*'|\bUNION=\([^)]*\)"
+    r"|(?:/\*!\d+ )?\bTABLESPACE(?: = | |=)`(?:[^`]|``)*`(?: STORAGE (?:DISK|MEMORY))?(?: \*/)?"
     r"|\bENGINE=(?:FEDERATED|CONNECT|SPIDER|MERGE|MRG_MyISAM|BLACKHOLE|SPHINX|S3|OQGRAPH)\b",
     re.IGNORECASE,
 )
@@ -172,8 +173,8 @@ class _Defining:
         if _without_transactions(table):  # until its rows are loaded
             options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
         comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
-        partitions = table.options.get("partitions_by")
-        clause = f" {check_text(str(partitions), f'the partitions of {name}')}" if partitions else ""
+        partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
+        clause = f" {check_text(partitions, f'the partitions of {name}')}" if partitions else ""
         return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{clause}"
 
     def _options(self, table: Table) -> str:
@@ -184,7 +185,8 @@ class _Defining:
 
     def _engines(self, table: Table) -> Iterator[Statement]:
         name = table.table_name
-        for match in _ELSEWHERE.finditer(str(table.options.get("table_options") or "")):
+        texts = (str(table.options.get(option) or "") for option in ("table_options", "partitions_by"))
+        for match in _ELSEWHERE.finditer(" ".join(texts)):
             self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
         if _without_transactions(table):
             drop = "" if _interim_key(table) is None else f" AUTO_INCREMENT=0, DROP KEY {quoted(_INTERIM)}"
@@ -195,6 +197,8 @@ class _Defining:
         where = f"{table.table_name}.{column.name}"
         settings = table.options.get("column_options", {}).get(column.name, {})
         parts = [quoted(column.name), check_type(column.type, where)]
+        if srid := int(settings.get("srid") or 0):
+            parts.append(f"/*!80003 SRID {srid} */ /*M! REF_SYSTEM_ID={srid} */")
         if column.collation is not None:
             parts.append(f"COLLATE {check_collation(column.collation, f'column {where}')}")
         if column.generated is not None:

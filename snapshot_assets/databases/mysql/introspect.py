@@ -7,6 +7,7 @@ its end, without what documents have elsewhere.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -44,6 +45,7 @@ from snapshot_assets.format.relations import (
     View,
 )
 
+_LOG = logging.getLogger(__name__)
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 """The server's own databases."""
 
@@ -58,6 +60,10 @@ ORDER BY constraint_name, ordinal_position
 _COLUMN_CHECKS = """
 SELECT constraint_schema AS table_schema, table_name, constraint_name AS name, check_clause AS clause
 FROM information_schema.check_constraints WHERE level = 'Column' AND {constraint}
+"""
+_SRIDS = """
+SELECT g_table_schema AS table_schema, g_table_name AS table_name, g_geometry_column AS name, srid
+FROM information_schema.geometry_columns WHERE srid <> 0 AND {g_table}
 """
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
 _NAME = r"`(?:[^`]|``)*`"
@@ -107,13 +113,18 @@ class _Reader:
         self._columns = self._by_table(_COLUMNS)
         self._keys = self._by_table(_KEYS)
         self._references = self._by_table(_REFERENCES)
+        self._srids = {
+            (TableName(each["table_schema"], each["table_name"]), each["name"]): each["srid"]
+            for each in (self._rows(_SRIDS) if session.mariadb else ())
+        }
         self._checks = self._by_table(_COLUMN_CHECKS) if session.mariadb else {}
         self._views = {TableName(each["table_schema"], each["table_name"]): each for each in self._rows(_VIEWS)}
         self._listed = self._rows(LISTED)
 
     def _rows(self, query: str) -> list[_Record]:
         places = {
-            name: f"{name}_schema {self._within}" for name in ("table", "constraint", "trigger", "routine", "event")
+            name: f"{name}_schema {self._within}"
+            for name in ("table", "constraint", "trigger", "routine", "event", "g_table")
         }
         sql = query.format(schema=f"schema_name {self._within}", **places)
         rows = self._session.rows(sql, _DOING, self._databases * sql.count(self._within))
@@ -136,6 +147,13 @@ class _Reader:
         documented = [name for name in selected if name not in self._views or name in selection.tables]
         hidden = {name for _, name in (*selection.exclude_columns, *selection.masks)}
         hidden |= {name.table for name in columns if excludes(selection, name)}
+        [folds] = self._session.rows("SELECT @@lower_case_table_names AS folds", _DOING)
+        if folds["folds"] and self._listed:
+            _LOG.warning(
+                "MySQL %r compares names of tables without their case (lower_case_table_names). Code that spells them"
+                " otherwise than the server lists them works only on a server that does, too.",
+                self._session.alias,
+            )
         code = code_options(self._session, self._listed, set(documented) - self._views.keys(), hidden)
         named = (name for name in selected if name not in set(documented))
         views = list(_readable(named, lambda name: self._view(name, selection), refusals))
@@ -251,6 +269,8 @@ class _Reader:
                 settings[record["column_name"]]["on_update"] = match[1]
             if "INVISIBLE" in record["extra"]:
                 settings[record["column_name"]]["invisible"] = True
+            if srid := record.get("srs_id") or self._srids.get((name, record["column_name"])):
+                settings[record["column_name"]]["srid"] = srid
         for check in self._checks.get(name, ()):
             settings[check["name"]]["check"] = True
         versioned = self.tables[name]["table_type"] == "SYSTEM VERSIONED"
