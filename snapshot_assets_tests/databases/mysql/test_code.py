@@ -11,11 +11,12 @@ from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.mysql import define, rename
 from snapshot_assets.databases.mysql.code import CodeStatement
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
 from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.kinds import code_by_kind, kind_of_object, uncarried_by_kind
 from snapshot_assets.format.relations import DatabaseSchema, TableName
-from snapshot_assets.testing.restores import copy, make, record_of, target
+from snapshot_assets.testing.restores import copy, make, record_of, source, target
 from snapshot_assets_tests.databases.mysql.helpers import SHOP, described
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
@@ -223,3 +224,29 @@ def test_other_statements_and_other_character_sets_are_refused(coded: str) -> No
     assert isinstance(statement, CodeStatement)
     with pytest.raises(DocumentError, match=r"function shop.f cannot be written in character set ascii.* by hand"):
         _ = statement.encoded
+
+
+def test_the_rights_of_operations_md_suffice(
+    mariadb_server: MariadbServer, second_mariadb_server: MariadbServer, coded: str
+) -> None:
+    made = ("CREATE OR REPLACE USER reader IDENTIFIED BY 'x'", "CREATE OR REPLACE USER writer IDENTIFIED BY 'x'")
+    for server in (mariadb_server, second_mariadb_server):
+        server.sql(*made)
+    mariadb_server.sql(
+        "GRANT SELECT, SHOW VIEW, EXECUTE, TRIGGER, EVENT ON shop.* TO reader",
+        "GRANT SELECT ON mysql.proc TO reader",
+        "GRANT RELOAD ON *.* TO reader",
+    )
+    second_mariadb_server.sql("GRANT ALL ON shop.* TO writer", f"GRANT ALL ON {LEDGER_SCHEMA}.* TO writer")
+    reader = DatabaseAddress("shop", mariadb_server.uri("shop", "reader", "x"))
+    try:
+        schema = described(reader.uri)
+        assert schema == described(coded)
+        with source(reader) as database, database.hold(lambda: 1) as held:
+            assert not held.unshared
+        into = DatabaseAddress("into", second_mariadb_server.uri("", "writer", "x"))
+        copy(schema, reader, into, code=True)
+        assert second_mariadb_server.sql("SELECT x FROM shop.v") == mariadb_server.sql("SELECT x FROM shop.v")
+    finally:
+        for server in (mariadb_server, second_mariadb_server):
+            server.sql("DROP USER reader", "DROP USER writer")
