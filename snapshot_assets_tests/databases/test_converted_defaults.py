@@ -24,7 +24,8 @@ COLUMNS = """(
     id int PRIMARY KEY, one int DEFAULT 1, large bigint DEFAULT 5000000000, negative smallint DEFAULT -5,
     price decimal(10,2) DEFAULT 1.5, ratio {double} DEFAULT 1.5, yes boolean DEFAULT true, no boolean DEFAULT false,
     quoted varchar(10) DEFAULT 'it''s', digits varchar(10) DEFAULT '007', nothing varchar(10) DEFAULT NULL,
-    day date DEFAULT '2020-01-02', moment {moment} DEFAULT '2020-01-02 03:04:05', written {moment} DEFAULT CURRENT_TIMESTAMP,
+    day date DEFAULT '2020-01-02', moment {moment} DEFAULT '2020-01-02 03:04:05',
+    written {moment} DEFAULT CURRENT_TIMESTAMP,
     instant {instant} DEFAULT CURRENT_TIMESTAMP, chance {double} DEFAULT ({random}), path varchar(10) DEFAULT {path}
 )"""
 NAMES = ("double", "moment", "instant", "random", "path")
