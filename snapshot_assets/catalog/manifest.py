@@ -28,7 +28,7 @@ from snapshot_assets.format.documents import (
 from snapshot_assets.format.header import FileFormat, format_of
 from snapshot_assets.format.layout import CHECKSUMS, LOAD_MANIFESTS, MANIFEST, UNTIMED_CHUNK
 from snapshot_assets.format.predicates import parse_predicate_json, predicate_json
-from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.format.units import counted, duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
 from snapshot_assets.storage.base import ObjectStore
 
@@ -77,9 +77,24 @@ def checksum_of(state: State) -> str:
 
 def consistency_of(state: State) -> str:
     """Return `run` if all chunks read one database state, else `chunk`."""
-    fences = [state.chunks[number].chunk.fence for number in state.files.chunks()]
+    fences = _fences(state)
     same = all("run" in fence and fence == fences[0] for fence in fences)
     return "run" if same else "chunk"
+
+
+def consistency_text(state: State) -> str:
+    """Return the consistency of a state with its reason."""
+    fences, consistency = _fences(state), consistency_of(state)
+    why = "all chunks read one state of the source"
+    if consistency == "chunk":
+        why = "chunks read several states of the source, of as many runs"
+    if own := sum("run" not in fence for fence in fences):
+        why = f"for {counted(own, 'chunk')}, the source held no single state"
+    return f"consistency {consistency}: {why}"
+
+
+def _fences(state: State) -> list[Mapping[str, str]]:
+    return [state.chunks[number].chunk.fence for number in state.files.chunks()]
 
 
 def manifest_of(state: State) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.seals.ssh import Signing
 from snapshot_assets.cli.export.create_request import named_or_described, parse_range, require_given
-from snapshot_assets.cli.import_report import ImportWork, report, show_plan
+from snapshot_assets.cli.import_report import ImportWork, lost_lines, report, show_plan
 from snapshot_assets.cli.location import given_uri, signing_of
 from snapshot_assets.cli.options.export_and_import import unquoted
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json, show_message
@@ -194,6 +194,8 @@ def run(options: argparse.Namespace) -> int:
         with suppress(SchemaIncompleteError):  # the report has the steps
             run.finish()
         return report(options, request.store.uri, run, work)
+    for line in lost_lines(plan):
+        show_message(line)
     with only_results_on_stdout():
         if plan.loads:
             refuse_unreachable_spark(request.spark)

@@ -242,9 +242,21 @@ def left_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
             yield f"{what}: {counts}; --verbose names them"
     if without := plan.steps.left_out():
         counts = counts_text(counts_by_kind(step.kind for step in without))
-        yield f"left out until the target has what they need: {counts}"
+        yield f"left out until the target has what they need: {counts}; --with-code makes functions of the snapshot"
     if lost := plan.lost_for_ever:
         yield f"not carried over: {counts_text(counts_by_kind(map(kind_of_object, lost)))}; --verbose names them"
+
+
+def lost_lines(plan: RestorePlan) -> Iterator[str]:
+    """Yield what a restore does not carry over, before it loads rows: the first sentences of each kind."""
+    by_kind: dict[str, list[str]] = {}
+    for sentence in plan.lost_for_ever:
+        by_kind.setdefault(kind_of_object(sentence), []).append(sentence)
+    for kind, sentences in by_kind.items():
+        more = len(sentences) - _NAMED
+        yield from (f"not carried over: {sentence}" for sentence in sentences[:_NAMED])
+        if more > 0:
+            yield f"not carried over: {counts_text({kind: more})} more; --dry-run --verbose names them"
 
 
 def _lost_facts(plan: RestorePlan) -> dict[str, Any]:

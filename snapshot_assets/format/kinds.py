@@ -70,6 +70,14 @@ def not_restored(what: str) -> str:
     return f"{capital(what)} is not restored: it is code of the snapshot. Give --with-code."
 
 
+def calls_lacking(view: TableName, function: str) -> str:
+    """Return the sentence about a view that calls a function, such as `function public.f()`, that is not restored."""
+    return (
+        f"View {view} calls {function}, which is not restored. If the target does not have it, the view and those that"
+        " read it are left out."
+    )
+
+
 def counts_by_kind(kinds: Iterable[str]) -> dict[str, int]:
     """Return how many objects have each kind, the most frequent kind first."""
     counts = Counter(kinds)

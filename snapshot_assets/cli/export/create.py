@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.manifest import consistency_text
 from snapshot_assets.catalog.operations.seal import check_to_seal, damage_error, hints_written
 from snapshot_assets.catalog.pins.tags import create_due_tag
 from snapshot_assets.catalog.replication.replicate import Replication, replicate
@@ -255,6 +256,7 @@ def _report(
         f" {human_bytes(report['bytes'])}" + (f" ({counts})" if counts else "")
     )
     show(f"  revision {report['revision']}, checksum {report['checksum']}")
+    show(f"  {consistency_text(state)}")
     if work.run_id is None:
         show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
     for note in _notes(report, work):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from snapshot_assets.databases.convert.literals import plain_default
 from snapshot_assets.databases.convert.lost import LostObjects, changed_form, is_plain, lost_details, lost_limit
 from snapshot_assets.databases.definition import Adapter
 from snapshot_assets.databases.selection.columns import identity_sequences
@@ -153,12 +154,13 @@ class _Conversion:
             self.lost.append(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
         if limit := lost_limit(column.type, type_text):
             self.lost.append(f"{limit} of column {where} is left out: {column.type} becomes {type_text}.")
+        default = f"nextval({literal(qualified(sequence.table_name))})" if sequence else plain_default(column)
         if column.generated is not None:
             self.lost.append(
                 f"Column {where} holds the values that {column.generated} had, and is no longer generated:"
                 f" that is {self._source}'s SQL."
             )
-        elif column.default is not None and sequence is None:
+        elif column.default is not None and default is None:
             self.lost.append(f"Default {column.default} of column {where} is left out: it is {self._source}'s SQL.")
         elif column.identity is not None:
             draws = f"draws from {sequence.table_name} by a default" if sequence else "has no default"
@@ -170,7 +172,7 @@ class _Conversion:
             type=type_text,
             arrow_type=column.arrow_type,
             nullable=column.nullable or options.column(column.name).not_null_not_valid is not None,
-            default=f"nextval({literal(qualified(sequence.table_name))})" if sequence else None,
+            default=None if column.generated is not None else default,
             comment=column.comment,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from snapshot_assets.databases.convert.literals import NOW
 from snapshot_assets.databases.mysql.texts import listed, quoted
 from snapshot_assets.databases.mysql.write_forms import BYTES, TEXT
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
@@ -70,9 +71,12 @@ class _Adapting:
 
     def _column(self, table: Table, column: Column, numbered: str | None) -> Column:
         where = f"{table.table_name}.{column.name}"
-        update: dict[str, object] = {"default": None, "comment": self._comment("column", where, column.comment)}
+        update: dict[str, object] = {
+            "default": _default(column),
+            "comment": self._comment("column", where, column.comment),
+        }
         if column.name == numbered:
-            update |= {"identity": "by default", "nullable": False}
+            update |= {"identity": "by default", "nullable": False, "default": None}
         if column.arrow_type.endswith(", tz=UTC]"):
             self.lost.append(f"Column {where} holds instants as local times of UTC.")
         length = self._lengths.get((table.table_name, column.name))
@@ -90,6 +94,14 @@ class _Adapting:
 
 
 _UNITS = {TEXT: "characters", BYTES: "bytes"}
+
+
+def _default(column: Column) -> str | None:
+    """Return a default that all kinds of database write so; in parentheses, texts may have one."""
+    if column.default == NOW:
+        return "(utc_timestamp(6))" if column.arrow_type.endswith(", tz=UTC]") else f"{NOW}(6)"
+    text = column.default or ""
+    return None if not text or text.startswith("nextval(") else f"({text})" if text.startswith("'") else text
 
 
 def _index(name: str, columns: tuple[str, ...], unique: bool) -> str:

@@ -17,8 +17,8 @@ from snapshot_assets.databases.mysql.texts import check_collation, check_text, c
 from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DocumentError
-from snapshot_assets.format.kinds import not_restored
-from snapshot_assets.format.options import SchemaOptions
+from snapshot_assets.format.kinds import calls_lacking, not_restored
+from snapshot_assets.format.options import SchemaOptions, ViewOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName, View
 
 _LONGEST = 64
@@ -28,7 +28,8 @@ _CONVERTED = (
 """Options of a table from another kind of database: its texts are equal only if all their characters are."""
 
 _ELSEWHERE = re.compile(
-    r"\b(?:(?:DATA|INDEX) DIRECTORY|CONNECTION)='(?:[^'\\]|\\.|'')*'|\bUNION=\([^)]*\)"
+    r"\b(?:(?:DATA|INDEX) DIRECTORY|CONNECTION)(?: = |=)'(?:[^'\\]|\\.|'')*'|\bUNION=\([^)]*\)"
+    r"|(?:/\*!\d+ )?\bTABLESPACE(?: = | |=)`(?:[^`]|``)*`(?: STORAGE (?:DISK|MEMORY))?(?: \*/)?"
     r"|\bENGINE=(?:FEDERATED|CONNECT|SPIDER|MERGE|MRG_MyISAM|BLACKHOLE|SPHINX|S3|OQGRAPH)\b",
     re.IGNORECASE,
 )
@@ -172,8 +173,8 @@ class _Defining:
         if _without_transactions(table):  # until its rows are loaded
             options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
         comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
-        partitions = table.options.get("partitions_by")
-        clause = f" {check_text(str(partitions), f'the partitions of {name}')}" if partitions else ""
+        partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
+        clause = f" {check_text(partitions, f'the partitions of {name}')}" if partitions else ""
         return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{clause}"
 
     def _options(self, table: Table) -> str:
@@ -184,7 +185,8 @@ class _Defining:
 
     def _engines(self, table: Table) -> Iterator[Statement]:
         name = table.table_name
-        for match in _ELSEWHERE.finditer(str(table.options.get("table_options") or "")):
+        texts = (str(table.options.get(option) or "") for option in ("table_options", "partitions_by"))
+        for match in _ELSEWHERE.finditer(" ".join(texts)):
             self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
         if _without_transactions(table):
             drop = "" if _interim_key(table) is None else f" AUTO_INCREMENT=0, DROP KEY {quoted(_INTERIM)}"
@@ -195,6 +197,8 @@ class _Defining:
         where = f"{table.table_name}.{column.name}"
         settings = table.options.get("column_options", {}).get(column.name, {})
         parts = [quoted(column.name), check_type(column.type, where)]
+        if srid := int(settings.get("srid") or 0):
+            parts.append(f"/*!80003 SRID {srid} */ /*M! REF_SYSTEM_ID={srid} */")
         if column.collation is not None:
             parts.append(f"COLLATE {check_collation(column.collation, f'column {where}')}")
         if column.generated is not None:
@@ -252,15 +256,27 @@ class _Defining:
         for each in sorted(definers | of_code):
             what = " and ".join(["views"] * (each in definers) + ["code"] * (each in of_code))
             self._lost.append(f"Definer {each} is lost: its {what} act with the rights of the user who restores them.")
+        made, lacked = {str(each.made) for each in self._code}, dict[TableName, set[str]]()
         for view in ordered_views(self._schema, self._lost, expressions=self._expressions):
             name, words = view.table_name, {option: _word(view, option) for option in _WORDS}
+            lacked[name] = {each for each in ViewOptions.of(view).not_carried if each not in made}
+            self._lost += [calls_lacking(name, each) for each in sorted(lacked[name])]
+            lacked[name] |= {each for read in view.depends_on for each in lacked.get(read, ())}
             query = check_text(view.definition, f"the query of view {name}", commas=True)
             end = "" if words["check_option"] == "NONE" else f" WITH {words['check_option']} CHECK OPTION"
             sql = (
                 f"CREATE ALGORITHM={words['algorithm']} SQL SECURITY {words['security']} VIEW {quoted(*name)}"
                 f" {listed([column.name for column in view.columns])} AS {query}{end}"
             )
-            yield Statement(ObjectKey("view", name), sql, name)
+            unless = " UNION ALL ".join(map(_lacks_function, sorted(lacked[name])))
+            yield Statement(ObjectKey("view", name), sql, name, unless)
+
+
+def _lacks_function(label: str) -> str:
+    """Return the query that yields a row if the target lacks a function, such as `function shop.f`."""
+    there = f"CONCAT('function ', routine_schema, '.', routine_name) = {literal(label)}"
+    there = f"SELECT 1 FROM information_schema.routines WHERE routine_type = 'FUNCTION' AND {there}"
+    return f"SELECT 1 AS found FROM (SELECT 1 AS one) AS one WHERE NOT EXISTS ({there})"
 
 
 def _without_transactions(table: Table) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.mysql.session import MysqlSession
-from snapshot_assets.databases.mysql.texts import quoted
+from snapshot_assets.databases.mysql.texts import quoted, unquoted
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.hidden import hidden_of
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
@@ -22,12 +23,57 @@ from snapshot_assets.format.units import noun
 _AROUND = re.compile(r"\A(?:\((?:`(?:[^`]|``)*`,?)*\) )?AS | WITH (?:CASCADED|LOCAL) CHECK OPTION\Z", re.IGNORECASE)
 """What a server prints before and after the query of a view: names of columns (MySQL), and an option."""
 
+_NAME = r"`(?:[^`]|``)*`"
+_KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
+_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
+_ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
+_PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 
-def created(session: MysqlSession, name: TableName) -> str:
+
+@dataclass(frozen=True)
+class Created:
+    """The lines of SHOW CREATE TABLE.
+
+    Attributes:
+        columns: The names of its columns, also of those that `information_schema` does not show.
+        primary: The primary key's; None without one.
+        keys: Those of the other keys, by name.
+        constraints: Those of foreign keys and checks, by name.
+        options: The end, without what documents have elsewhere.
+        partitions: The clause of its partitions; "" without any.
+    """
+
+    columns: tuple[str, ...]
+    primary: str | None
+    keys: Mapping[str, str]
+    constraints: Mapping[str, str]
+    options: str
+    partitions: str
+
+    @classmethod
+    def of(cls, statement: str) -> Created:
+        """Return the parts of a statement."""
+        body, _, end = statement.rpartition("\n) ")
+        lines = [line.strip().removesuffix(",") for line in body.split("\n")[1:]]
+        options, _, partitions = end.partition("\n")
+        clause = _PARTITIONS.fullmatch(partitions)
+        return cls(
+            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
+            primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
+            keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
+            constraints={
+                unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
+            },
+            options=_ELSEWHERE.sub("", f" {options}").strip(),
+            partitions=clause[1] if clause else partitions,
+        )
+
+
+def created(session: MysqlSession, name: TableName) -> Created:
     """Return what SHOW CREATE TABLE prints of a table; refuse one on which the user has no right as a whole."""
     with _naming_all(session, name):
         [row] = session.rows(f"SHOW CREATE TABLE {quoted(*name)}", f"reading {name}")
-    return str(row["Create Table"])
+    return Created.of(str(row["Create Table"]))
 
 
 def view_query(session: MysqlSession, name: TableName) -> str:

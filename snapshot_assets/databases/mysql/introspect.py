@@ -7,15 +7,15 @@ its end, without what documents have elsewhere.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
-from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
+from snapshot_assets.databases.mysql.grants import Created, created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
@@ -45,6 +45,7 @@ from snapshot_assets.format.relations import (
     View,
 )
 
+_LOG = logging.getLogger(__name__)
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 """The server's own databases."""
 
@@ -60,20 +61,22 @@ _COLUMN_CHECKS = """
 SELECT constraint_schema AS table_schema, table_name, constraint_name AS name, check_clause AS clause
 FROM information_schema.check_constraints WHERE level = 'Column' AND {constraint}
 """
+_SRIDS = """
+SELECT g_table_schema AS table_schema, g_table_name AS table_name, g_geometry_column AS name, srid
+FROM information_schema.geometry_columns WHERE srid <> 0 AND {g_table}
+"""
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
 _NAME = r"`(?:[^`]|``)*`"
-_KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
-_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
 _FOREIGN_KEY = re.compile(rf"CONSTRAINT {_NAME} FOREIGN KEY")
-_ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
-_PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 _READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({_NAME})\.({_NAME})", re.IGNORECASE)
+_CALLED = re.compile(rf"(?:({_NAME})\.)?({_NAME})\(")
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
 _DOING = "reading the catalog"
 _UNSHOWN = "the server shows this user no columns of it: it is broken, or calls a function without the right EXECUTE"
 
 _Record = dict[str, Any]
+_Described = TypeVar("_Described")
 
 
 def extract_schema(session: MysqlSession, selection: Selection, refusals: Refusals) -> DatabaseSchema:
@@ -97,45 +100,6 @@ def _plain_texts(session: MysqlSession) -> Iterator[None]:
             session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'", _DOING)
 
 
-@dataclass(frozen=True)
-class _Created:
-    """The lines of SHOW CREATE TABLE.
-
-    Attributes:
-        columns: The names of its columns, also of those that `information_schema` does not show.
-        primary: The primary key's; None without one.
-        keys: Those of the other keys, by name.
-        constraints: Those of foreign keys and checks, by name.
-        options: The end, without what documents have elsewhere.
-        partitions: The clause of its partitions; "" without any.
-    """
-
-    columns: tuple[str, ...]
-    primary: str | None
-    keys: Mapping[str, str]
-    constraints: Mapping[str, str]
-    options: str
-    partitions: str
-
-    @classmethod
-    def of(cls, statement: str) -> _Created:
-        """Return the parts of a statement."""
-        body, _, end = statement.rpartition("\n) ")
-        lines = [line.strip().removesuffix(",") for line in body.split("\n")[1:]]
-        options, _, partitions = end.partition("\n")
-        clause = _PARTITIONS.fullmatch(partitions)
-        return cls(
-            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
-            primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
-            keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
-            constraints={
-                unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
-            },
-            options=_ELSEWHERE.sub("", f" {options}").strip(),
-            partitions=clause[1] if clause else partitions,
-        )
-
-
 class _Reader:
     """Reads the catalog of all databases that the URI means."""
 
@@ -149,12 +113,18 @@ class _Reader:
         self._columns = self._by_table(_COLUMNS)
         self._keys = self._by_table(_KEYS)
         self._references = self._by_table(_REFERENCES)
+        self._srids = {
+            (TableName(each["table_schema"], each["table_name"]), each["name"]): each["srid"]
+            for each in (self._rows(_SRIDS) if session.mariadb else ())
+        }
         self._checks = self._by_table(_COLUMN_CHECKS) if session.mariadb else {}
         self._views = {TableName(each["table_schema"], each["table_name"]): each for each in self._rows(_VIEWS)}
+        self._listed = self._rows(LISTED)
 
     def _rows(self, query: str) -> list[_Record]:
         places = {
-            name: f"{name}_schema {self._within}" for name in ("table", "constraint", "trigger", "routine", "event")
+            name: f"{name}_schema {self._within}"
+            for name in ("table", "constraint", "trigger", "routine", "event", "g_table")
         }
         sql = query.format(schema=f"schema_name {self._within}", **places)
         rows = self._session.rows(sql, _DOING, self._databases * sql.count(self._within))
@@ -177,20 +147,28 @@ class _Reader:
         documented = [name for name in selected if name not in self._views or name in selection.tables]
         hidden = {name for _, name in (*selection.exclude_columns, *selection.masks)}
         hidden |= {name.table for name in columns if excludes(selection, name)}
-        code = code_options(self._session, self._rows(LISTED), set(documented) - self._views.keys(), hidden)
-        views = [self._view(name, selection) for name in selected if name not in set(documented)]
+        [folds] = self._session.rows("SELECT @@lower_case_table_names AS folds", _DOING)
+        if folds["folds"] and self._listed:
+            _LOG.warning(
+                "MySQL %r compares names of tables without their case (lower_case_table_names). Code that spells them"
+                " otherwise than the server lists them works only on a server that does, too.",
+                self._session.alias,
+            )
+        code = code_options(self._session, self._listed, set(documented) - self._views.keys(), hidden)
+        named = (name for name in selected if name not in set(documented))
+        views = list(_readable(named, lambda name: self._view(name, selection), refusals))
         unshown = {view.table_name: _UNSHOWN for view in views if not view.columns}
         schema = DatabaseSchema(
             database="mysql",
             schemas=tuple(
-                with_lost(self._schema(name, code.get(name, {})), unshown)
+                with_lost(self._schema(name, code.get(name, {}), refusals), unshown)
                 for name in selected_schemas(selection, selected, schemas)
             ),
-            tables=tuple(self._table(name, selection, refusals) for name in documented),
+            tables=tuple(_readable(documented, lambda name: self._table(name, selection, refusals), refusals)),
             views=tuple(view for view in views if view.columns),
         )
         if hides(selection):
-            views = [self._view(name, Selection()) for name in self._views]
+            views = list(_readable(self._views, lambda name: self._view(name, Selection()), refusals))
             exported = {table.table_name: [column.name for column in table.columns] for table in schema.tables}
             refuse_revealing_views(views, exported, {}, selection, refusals)
         return without_hidden(schema, selection, refusals)
@@ -198,9 +176,10 @@ class _Reader:
     def _draws(self, name: TableName) -> bool:
         return bool(self.tables[name]["table_type"] == _SEQUENCE_TYPE)
 
-    def _schema(self, name: str, code: Mapping[str, Any]) -> Schema:
+    def _schema(self, name: str, code: Mapping[str, Any], refusals: Refusals) -> Schema:
         record = self.schemata[name]
-        sequences = [self._sequence(each) for each in self.tables if each.schema == name and self._draws(each)]
+        drawn = (each for each in self.tables if each.schema == name and self._draws(each))
+        sequences = _readable(drawn, self._sequence, refusals)
         options = {
             "charset": record["default_character_set_name"],
             "collation": record["default_collation_name"],
@@ -261,7 +240,7 @@ class _Reader:
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        parts = _Created.of(created(self._session, name))
+        parts = created(self._session, name)
         with refusals.noting():
             refuse_columns(self._session, name, parts.columns, self._columns[name], selection)
         unique, indexes, primary = self._indexes(name, parts)
@@ -283,13 +262,15 @@ class _Reader:
             comment=record["table_comment"] or None,
         )
 
-    def _options(self, name: TableName, parts: _Created, kept: Collection[str]) -> dict[str, Any]:
+    def _options(self, name: TableName, parts: Created, kept: Collection[str]) -> dict[str, Any]:
         settings: dict[str, dict[str, Any]] = defaultdict(dict)
         for record in self._columns[name]:
             if match := _ON_UPDATE.search(record["extra"]):
                 settings[record["column_name"]]["on_update"] = match[1]
             if "INVISIBLE" in record["extra"]:
                 settings[record["column_name"]]["invisible"] = True
+            if srid := record.get("srs_id") or self._srids.get((name, record["column_name"])):
+                settings[record["column_name"]]["srid"] = srid
         for check in self._checks.get(name, ()):
             settings[check["name"]]["check"] = True
         versioned = self.tables[name]["table_type"] == "SYSTEM VERSIONED"
@@ -303,7 +284,7 @@ class _Reader:
         return {option: value for option, value in options.items() if value}
 
     def _indexes(
-        self, name: TableName, parts: _Created
+        self, name: TableName, parts: Created
     ) -> tuple[tuple[UniqueConstraint, ...], tuple[Index, ...], PrimaryKey | None]:
         records: dict[str, list[_Record]] = defaultdict(list)
         for record in self._keys[name]:
@@ -322,7 +303,7 @@ class _Reader:
                 indexes.append(Index(name=index, columns=columns, unique=own, definition=parts.keys[index]))
         return tuple(unique), tuple(indexes), primary
 
-    def _foreign_keys(self, name: TableName, parts: _Created) -> tuple[ForeignKey, ...]:
+    def _foreign_keys(self, name: TableName, parts: Created) -> tuple[ForeignKey, ...]:
         by_name: dict[str, list[_Record]] = defaultdict(list)
         for record in self._references[name]:
             by_name[record["constraint_name"]].append(record)
@@ -338,7 +319,7 @@ class _Reader:
             for key, records in by_name.items()
         )
 
-    def _checks_of(self, name: TableName, parts: _Created) -> tuple[CheckConstraint, ...]:
+    def _checks_of(self, name: TableName, parts: Created) -> tuple[CheckConstraint, ...]:
         found = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
         found |= {key: line for key, line in parts.constraints.items() if not _FOREIGN_KEY.match(line)}
         return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())
@@ -348,6 +329,14 @@ class _Reader:
         refusals = Refusals()
         columns = self.columns(name, selection, refusals)
         read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
+        called = {
+            TableName(unquoted(schema) if schema else name.schema, unquoted(own))
+            for schema, own in _CALLED.findall(query)
+        }
+        functions = {
+            TableName(each["table_schema"], each["name"]) for each in self._listed if each["kind"] == "function"
+        }
+        calls = [f"function {each.dotted}" for each in sorted(called & functions)]
         return View(
             schema_name=name.schema,
             name=name.table,
@@ -359,8 +348,18 @@ class _Reader:
                 "security": record["security_type"],
                 "check_option": record["check_option"],
                 "algorithm": record.get("algorithm") or "UNDEFINED",
+                **({NOT_CARRIED: calls} if calls else {}),
             },
         )
+
+
+def _readable(
+    names: Iterable[TableName], describe: Callable[[TableName], _Described], refusals: Refusals
+) -> Iterator[_Described]:
+    """Yield descriptions; what the user may not read is noted, so that one error names all of it."""
+    for name in names:
+        with refusals.noting():
+            yield describe(name)
 
 
 def _column(name: TableName, record: _Record, selection: Selection, *, mariadb: bool) -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import ssl
@@ -15,13 +16,14 @@ import pyarrow as pa
 import pymysql
 from pymysql.cursors import DictCursor
 
-from snapshot_assets.databases.mysql import Place, place_of
+from snapshot_assets.databases.mysql import Place, lock_waits, place_of
 from snapshot_assets.databases.mysql.failures import LOST, number_of, translating
 from snapshot_assets.databases.mysql.wire import RowStream
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import ConsistencyLostError, DatabaseDeniedError, DatabaseError, SnapshotError
 
+_LOG = logging.getLogger(__name__)
 SQL_MODE = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES"
 """Reads identifiers and strings as `databases.sql` writes them; without limits on dates, which a table may hold."""
 
@@ -38,7 +40,7 @@ SETTINGS: Mapping[str, str] = {
     "max_execution_time": "0",  # MySQL
     "idle_transaction_timeout": "0",
     "idle_readonly_transaction_timeout": "0",
-    "lock_wait_timeout": "60",  # then a warning names the table, and the statement is tried again
+    "lock_wait_timeout": "60",
     "sql_select_limit": "18446744073709551615",
     "sql_big_selects": "1",
     "sql_quote_show_create": "1",
@@ -173,20 +175,29 @@ class MysqlConnection:
         self, sql: str | bytes, doing: str, parameters: Sequence[object]
     ) -> tuple[int, list[dict[str, Any]], list[Any]]:
         def run() -> tuple[int, list[dict[str, Any]], list[Any]]:
-            with self.translating(doing), self._running(), self._connection.cursor() as cursor:
+            with self.translating(doing), self._running(doing), self._connection.cursor() as cursor:
                 changed = cursor.execute(sql, tuple(parameters) or None)
                 return changed, list(cursor.fetchall()), getattr(cursor._result, "fields", [])
 
         return interruptible(run, self.interrupt)
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self, doing: str) -> Iterator[None]:
         self._busy = True
+        watch = threading.Timer(lock_waits.REPORTED_AFTER, self._report_wait, (doing,))
+        watch.daemon = True
+        watch.start()
         try:
             yield
         finally:
+            watch.cancel()
             with self._interrupting:  # KILL must not hit the next statement
                 self._busy = False
+
+    def _report_wait(self, doing: str) -> None:
+        with suppress(pymysql.Error, OSError), self._connect() as other, other.cursor() as cursor:
+            if text := lock_waits.describe_wait(cursor, self.thread_id):
+                _LOG.warning("%s: %s takes long: %s", self._name, doing, text)
 
     def interrupt(self) -> None:
         """End the query that another thread runs, if there is one, over a connection of its own."""

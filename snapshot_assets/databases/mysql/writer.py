@@ -126,7 +126,7 @@ class MysqlWriter(MysqlConnection):
         connection = self._connection
         content = content_of(rows)
         size = min(_PACKET_BYTES, self._packet)
-        with self.translating(doing), self._running():
+        with self.translating(doing), self._running(doing):
             connection._execute_command(COMMAND.COM_QUERY, sql)
             try:
                 LoadLocalPacketWrapper(connection._read_packet())

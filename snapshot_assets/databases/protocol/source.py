@@ -346,6 +346,6 @@ class Database(SchemaSource, Protocol):
         extract the schema, open another one with the token too.
 
         Args:
-            readers: Returns how many tasks on this machine read at a time; 0 if tasks run on others. It may start
+            readers: Returns how many tasks on this machine read at a time; 0 if none does. It may start
                 Spark, so only a database that needs to know calls it.
         """

@@ -51,6 +51,7 @@ _MOST_JUDGED = 1000
 """Most differing rows that are looked at, to tell deletions in the source from damage."""
 
 _OWN_STATES = "the source's connections read states of their own, so rows may have been written meanwhile"
+_UNEXPLAINED = "values differ, by a change of the source or by damage: "
 
 
 class Comparison(StrEnum):
@@ -280,7 +281,9 @@ def _explained(
         elif part.answer.verdict is Verdict.UNCHANGED:
             yield replace(each, reason=_OWN_STATES)
         else:
-            yield replace(each, comparison=Comparison[part.answer.verdict.name], reason=part.answer.reason)
+            unknown = _UNEXPLAINED if part.answer.verdict is Verdict.UNKNOWN else ""
+            reason = f"{unknown}{part.answer.reason}"
+            yield replace(each, comparison=Comparison[part.answer.verdict.name], reason=reason)
     parts = [each.part for each in suspects.values()]
     # Deleted rows have no version: only the number of rows shows them.
     by_count = {part.place: part.answer for part in answered(database, [_plain(part, part.exported) for part in parts])}

@@ -386,13 +386,13 @@ def open_source(
     address: DatabaseAddress,
     session: Session,
     most_parts: Callable[[], int],
-    readers: Callable[[], int],
+    readers: Callable[[], int] | None,
     split_by: str | None = None,
     range_bytes: int = 0,
 ) -> Iterator[Source]:
     """Open a source, and hold its current state until the context ends, if it supports that.
 
-    The session is started only for a Spark catalog. For `readers`, see `Database.hold`.
+    The session is started only for a Spark catalog. For `readers`, see `Database.hold`; None if no task reads.
 
     Raises:
         DatabaseError: It cannot be opened; see `open_database`.
@@ -402,7 +402,7 @@ def open_source(
         with closing(SparkCatalogDatabase(address, session())) as catalog:
             yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
         return
-    with closing(open_database(address)) as holder, holder.hold(readers) as held:
+    with closing(open_database(address)) as holder, holder.hold(readers or (lambda: 0)) as held:
         held_address = replace(address, consistency=held.token)
         with closing(open_database(held_address)) as database:
             make_planner = partial(
@@ -413,4 +413,5 @@ def open_source(
                 range_bytes=range_bytes,
                 counts=not held.unshared,
             )
-            yield Source(held_address, database, make_planner, held.check, not held.unshared, held.unshared)
+            unshared = held.unshared if readers else ""
+            yield Source(held_address, database, make_planner, held.check, not unshared, unshared)

@@ -8,7 +8,7 @@ from snapshot_assets.databases.convert.renaming import clashes, too_long
 from snapshot_assets.databases.definition import carried_types, merge_needs, recorded_needs
 from snapshot_assets.databases.open import built_in_kinds
 from snapshot_assets.format.names import rule_of
-from snapshot_assets.format.options import TableOptions
+from snapshot_assets.format.options import TableOptions, ViewOptions
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.format.units import counted, noun
 
@@ -30,6 +30,14 @@ def restore_warnings(schema: DatabaseSchema) -> Iterator[str]:
             f" {some}{more}. If the target lacks any, `snapshots import --dry-run` prints the statements that create"
             " it."
         )
+    called = [
+        f"View {view.table_name} calls {each}: a restore makes that only with --with-code, or leaves out the view."
+        for view in schema.views
+        for each in ViewOptions.of(view).not_carried
+        if each.startswith("function ")
+    ]
+    if called:
+        yield _first(called)
     # Names that targets of another kind cannot have.
     for kind in built_in_kinds():
         if kind.target and kind.name != schema.database:

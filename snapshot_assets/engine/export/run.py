@@ -117,7 +117,7 @@ class ExportRun:
 
     @contextmanager
     def _open_source(self, *, tasks: bool = True) -> Iterator[Source]:
-        readers = self.runner.readers if tasks and not self.plan.schema_only else lambda: 1
+        readers = self.runner.readers if tasks and not self.plan.schema_only else None
         how = (self.session, self._most_parts, readers, self.plan.split_by, self._range_bytes)
         with hiding_values(hides(self.plan.selection)), open_source(self.address, *how) as source:
             yield source

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.manifest import consistency_text, manifest_of
 from snapshot_assets.catalog.operations.garbage import GarbagePlan
 from snapshot_assets.catalog.operations.maintain_log import WrittenCheckpoint
 from snapshot_assets.catalog.operations.seal import Sealed
@@ -121,7 +121,7 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     files = [file for chunk in manifest["chunks"] for file in chunk["files"]]
     chunks = {chunk["id"] for chunk in manifest["chunks"]}
     metadata = {
-        "summary": dg.MetadataValue.md(_seal_summary(manifest, len(files), sum(file["bytes"] for file in files))),
+        "summary": dg.MetadataValue.md(_seal_summary(state, manifest, files)),
         "location": dg.MetadataValue.text(uri),
         "snapshot_id": state.snapshot_id,
         "revision": str(sealed.seal.revision),
@@ -146,15 +146,17 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     return with_sizes(metadata)
 
 
-def _seal_summary(manifest: Mapping[str, Any], files: int, size: int) -> str:
+def _seal_summary(state: State, manifest: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> str:
     """Return what a seal contains, in Markdown: a sentence, and the first 50 tables with their rows."""
     tables, times = manifest["tables"], " to ".join(manifest["time_range"].values())
+    size = sum(file["bytes"] for file in files)
     lines = [
         f"Revision {manifest['revision']}: {counted(manifest['rows'], 'row')} in {counted(len(tables), 'table')},"
-        f" {human_bytes(size)} in {counted(files, 'file')}."
+        f" {human_bytes(size)} in {counted(len(files), 'file')}."
     ]
     if times:
         lines[0] += f" From {times}."
+    lines[0] += f" Its {consistency_text(state)}."
     if tables:
         lines += ["", "| table | rows |", "| --- | --- |"]
         for each in tables[:_MOST_ROWS]:

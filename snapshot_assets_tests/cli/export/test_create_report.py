@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from snapshot_assets.catalog.verify import objects
@@ -30,6 +32,24 @@ def test_rows_outside_the_range_are_reported(snapshots: Snapshots, source: str, 
     assert snapshots(*create(source, location, *SHORT, "--json")).json["rows_outside"] == [
         {"schema": "main", "table": "readings", "rows": 24}
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [
+        ((), "consistency run: all chunks read one state of the source"),
+        ((0, 2), "consistency chunk: chunks read several states of the source, of as many runs"),
+    ],
+)
+def test_the_consistency_is_reported_with_its_reason(
+    snapshots: Snapshots, source: str, location: Path, first: Sequence[int], text: str
+) -> None:
+    plan = make_plan(source, location.as_uri())
+    export(plan, store_of(location), chunks=first)
+    with duckdb.connect(source.removeprefix("duckdb://")) as connection:
+        connection.execute("UPDATE sensors SET name = 'attic' WHERE id = 1")
+    export(plan, store_of(location))
+    assert f"  {text}\n" in snapshots(*create(source, location)).out
 
 
 def test_a_whole_snapshot_is_reported_with_what_was_read_of_it(

@@ -11,10 +11,12 @@ from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.mysql import define, rename
 from snapshot_assets.databases.mysql.code import CodeStatement
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
+from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.kinds import code_by_kind, kind_of_object, uncarried_by_kind
 from snapshot_assets.format.relations import DatabaseSchema, TableName
-from snapshot_assets.testing.restores import copy, make, record_of, target
+from snapshot_assets.testing.restores import copy, make, record_of, source, target
 from snapshot_assets_tests.databases.mysql.helpers import SHOP, described
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
@@ -69,6 +71,11 @@ DISABLED = {
     for name in ("missed", "yearly")
 }
 DEFINER = "Definer root@localhost is lost: its views and code act with the rights of the user who restores them."
+
+CALLS = (
+    "View shop.v calls function shop.f, which is not restored. If the target does not have it, the view and those that"
+    " read it are left out."
+)
 
 
 @pytest.fixture
@@ -128,11 +135,24 @@ def test_without_the_option_code_is_named_and_nothing_is_created(
         "CREATE FUNCTION f(a text) RETURNS text RETURN a", database="shop"
     )  # which the view calls
     lost = restored(described(coded), coded, second_mariadb_server, code=False).lost
-    left = {each.partition(" is not restored: it is code of the snapshot. Give --with-code.")[0] for each in lost[:-1]}
+    left = {each.partition(" is not restored: it is code of the snapshot. Give --with-code.")[0] for each in lost[:-2]}
     assert left == {f"{kind.capitalize()} {name}" for kind, names in OBJECTS.items() for name in names}
-    assert lost[-1] == DEFINER.replace(" and code", "")
+    assert lost[-2:] == (DEFINER.replace(" and code", ""), CALLS)
+    assert "shop\tv" in second_mariadb_server.sql("SELECT table_schema, table_name FROM information_schema.views")
     assert second_mariadb_server.sql("SELECT COUNT(*) FROM information_schema.triggers") == "0"
     assert kind_of_object("Package body shop.pk is not restored") == "package body"
+
+
+def test_a_view_without_its_function_is_left_out_with_those_that_read_it_and_the_export_warns(
+    mariadb_server: MariadbServer, second_mariadb_server: MariadbServer, coded: str
+) -> None:
+    mariadb_server.sql("CREATE VIEW reading AS SELECT x FROM v", "CREATE VIEW plain AS SELECT 1 AS x", database="shop")
+    schema = described(coded)
+    [warning] = [each for each in restore_warnings(schema) if "View shop.v calls function shop.f" in each]
+    assert "only with --with-code" in warning
+    assert CALLS in restored(schema, coded, second_mariadb_server, code=False).lost
+    made = "SELECT table_name FROM information_schema.views WHERE table_schema = 'shop'"
+    assert second_mariadb_server.sql(made) == "plain"
 
 
 def test_triggers_of_renamed_tables_are_named(coded: str) -> None:
@@ -204,3 +224,29 @@ def test_other_statements_and_other_character_sets_are_refused(coded: str) -> No
     assert isinstance(statement, CodeStatement)
     with pytest.raises(DocumentError, match=r"function shop.f cannot be written in character set ascii.* by hand"):
         _ = statement.encoded
+
+
+def test_the_rights_of_operations_md_suffice(
+    mariadb_server: MariadbServer, second_mariadb_server: MariadbServer, coded: str
+) -> None:
+    made = ("CREATE OR REPLACE USER reader IDENTIFIED BY 'x'", "CREATE OR REPLACE USER writer IDENTIFIED BY 'x'")
+    for server in (mariadb_server, second_mariadb_server):
+        server.sql(*made)
+    mariadb_server.sql(
+        "GRANT SELECT, SHOW VIEW, EXECUTE, TRIGGER, EVENT ON shop.* TO reader",
+        "GRANT SELECT ON mysql.proc TO reader",
+        "GRANT RELOAD ON *.* TO reader",
+    )
+    second_mariadb_server.sql("GRANT ALL ON shop.* TO writer", f"GRANT ALL ON {LEDGER_SCHEMA}.* TO writer")
+    reader = DatabaseAddress("shop", mariadb_server.uri("shop", "reader", "x"))
+    try:
+        schema = described(reader.uri)
+        assert schema == described(coded)
+        with source(reader) as database, database.hold(lambda: 1) as held:
+            assert not held.unshared
+        into = DatabaseAddress("into", second_mariadb_server.uri("", "writer", "x"))
+        copy(schema, reader, into, code=True)
+        assert second_mariadb_server.sql("SELECT x FROM shop.v") == mariadb_server.sql("SELECT x FROM shop.v")
+    finally:
+        for server in (mariadb_server, second_mariadb_server):
+            server.sql("DROP USER reader", "DROP USER writer")

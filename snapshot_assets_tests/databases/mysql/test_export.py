@@ -78,3 +78,23 @@ def test_a_table_that_is_truncated_between_planning_and_reading_commits_no_chunk
     with opened(mariadb_server, mariadb_database, tmp_path, INSERT) as export:
         list(export.export([0, 1]))
         assert export.seal().seal.seal.consistency == "run"
+
+
+@pytest.mark.parametrize("schema_only", [True, False])
+def test_the_server_is_not_locked_where_no_task_reads_rows(
+    mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path, schema_only: bool
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int PRIMARY KEY)", database="shop")
+    plan = Plan(name="shop", source=mariadb_database, to=tmp_path.as_uri(), schema_only=schema_only)
+    run = ExportRun(plan, DatabaseAddress("shop", mariadb_database), store_of(tmp_path), InlineRunner(), "run")
+    flushes = "SELECT SUM(variable_value) FROM information_schema.global_status WHERE variable_name IN ('Com_flush'"
+    flushes += ", 'Com_backup')"
+    before = mariadb_server.sql(flushes)
+    if schema_only:
+        with run.open() as opened:
+            assert opened.source is not None
+            assert opened.source.unshared == ""
+            opened.seal()
+    else:
+        run.check_source()
+    assert mariadb_server.sql(flushes) == before

@@ -202,3 +202,25 @@ def test_a_table_of_which_the_user_may_read_some_columns_is_refused(
     assert f"this user may not read {denied}" in str(refused.value)
     assert "GRANT SELECT ON `shop`.`" in str(refused.value)
     mariadb_server.sql("DROP USER reader")
+
+
+def test_one_error_names_all_that_the_user_lacks(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql(
+        "CREATE TABLE t (id int, x int)",
+        "CREATE TABLE u (id int, x int)",
+        "CREATE VIEW v AS SELECT 1 AS one",
+        "CREATE VIEW w AS SELECT 1 AS one",
+        "CREATE SEQUENCE s",
+        "CREATE OR REPLACE USER reader IDENTIFIED BY 'x'",
+        "GRANT SELECT (id) ON t TO reader",
+        "GRANT SELECT (id) ON u TO reader",
+        "GRANT SELECT ON v TO reader",
+        "GRANT SELECT ON w TO reader",
+        "GRANT INSERT ON s TO reader",
+        database="shop",
+    )
+    with pytest.raises(DatabaseDeniedError) as refused:
+        described(mariadb_server.uri("shop", "reader", "x"))
+    mariadb_server.sql("DROP USER reader")
+    for name in ("all of shop.t", "all of shop.u", "view shop.v", "view shop.w", "sequence shop.s"):
+        assert name in str(refused.value)

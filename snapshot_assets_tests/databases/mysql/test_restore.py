@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 from snapshot_assets.testing.restores import copy, source
-from snapshot_assets_tests.servers.mariadb import MariadbServer
+from snapshot_assets_tests.databases.mysql.helpers import described
+from snapshot_assets_tests.servers.mariadb import MariadbServer, start_mariadb
 
 TABLES = r"""
 CREATE TABLE parent (
@@ -115,3 +118,55 @@ def test_a_database_comes_back_as_the_server_prints_it(pair: tuple[MariadbServer
         assert extracted(into.uri("shop")).tables == schema.tables
     finally:
         into.drop_databases()
+
+
+def test_reference_systems_come_back_and_places_of_rows_are_named(
+    mariadb_server: MariadbServer, second_mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    mariadb_server.sql(
+        "CREATE TABLE places (g point REF_SYSTEM_ID=4326 NOT NULL, h geometry)",
+        f"CREATE TABLE t (id int PRIMARY KEY) PARTITION BY HASH (id) (PARTITION p0 DATA DIRECTORY = '{tmp_path}')",
+        database="shop",
+    )
+    origin, into = DatabaseAddress("shop", mariadb_database), DatabaseAddress("into", second_mariadb_server.uri())
+    schema, name = described(mariadb_database), TableName("shop", "t")
+    options = schema.table(name).options
+    options |= {"table_options": f"/*!50100 TABLESPACE `fast``ts` STORAGE DISK */ {options['table_options']}"}  # MySQL
+    changed = schema.table(name).model_copy(update={"options": options})
+    tables = tuple(changed if each.table_name == name else each for each in schema.tables)
+    try:
+        lost = copy(schema.model_copy(update={"tables": tables}), origin, into).lost
+        assert [
+            each.partition(" of shop.t is left out: its rows are stored by the server itself.")[0] for each in lost
+        ] == [
+            "/*!50100 TABLESPACE `fast``ts` STORAGE DISK */",
+            f"DATA DIRECTORY = '{tmp_path}'",
+        ]
+        srids = "SELECT g_geometry_column, srid FROM information_schema.geometry_columns ORDER BY 1"
+        assert second_mariadb_server.sql(srids) == "g\t4326\nh\t0" == mariadb_server.sql(srids)
+    finally:
+        second_mariadb_server.drop_databases()
+
+
+def test_a_server_that_ignores_the_case_of_names_comes_back_and_its_code_is_warned_of(
+    tmp_path: Path, second_mariadb_server: MariadbServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with start_mariadb(tmp_path / "server", lower_case_table_names="1") as server:
+        uri = server.create_database("Shop")
+        server.sql(
+            "CREATE TABLE Shop.Parent (Id int PRIMARY KEY)",
+            "CREATE TABLE Shop.Child (id int, p int, FOREIGN KEY (p) REFERENCES Parent (Id))",
+            "CREATE VIEW Shop.V AS SELECT Id FROM Shop.Parent",
+            "INSERT INTO Shop.Parent VALUES (1)",
+        )
+        try:
+            schema = described(uri)
+            copy(schema, DatabaseAddress("shop", uri), DatabaseAddress("into", second_mariadb_server.uri()))
+            assert second_mariadb_server.sql("SELECT * FROM shop.v") == "1"
+            assert "lower_case_table_names" not in caplog.text
+            server.sql("CREATE TRIGGER Shop.Tr BEFORE INSERT ON Shop.Child FOR EACH ROW SET NEW.p = 1")
+            described(uri)
+            assert "compares names of tables without their case (lower_case_table_names). Code" in caplog.text
+        finally:
+            second_mariadb_server.drop_databases()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.mysql import place_of
+from snapshot_assets.databases.mysql import lock_waits, place_of
 from snapshot_assets.databases.mysql.session import MysqlConnection, MysqlSession
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import (
@@ -188,3 +189,48 @@ def test_tls_is_demanded_and_the_certificate_is_checked(tmp_path: Path) -> None:
             MysqlConnection(address(f"{server.uri()}?ssl_ca={authority}"))
     with pytest.raises(DatabaseDeniedError, match=r"ssl_ca=/none in the URI of MySQL cannot be read"):
         MysqlConnection(address("mysql://h?ssl_ca=/none"))
+
+
+@pytest.mark.parametrize(
+    ("before", "user", "shown"),
+    [
+        ("INSTALL SONAME 'metadata_lock_info'", "root", "held by session {} (user root, DO SLEEP(600))"),
+        (
+            "UPDATE performance_schema.setup_instruments SET enabled = 'YES'",
+            "root",
+            "held by session {} (user root, DO",
+        ),
+        ("DO 0", "root", "held by session {} (user root, DO SLEEP(600))"),
+        ("DO 0", "clerk", "SHOW FULL PROCESSLIST, by a user with PROCESS"),
+    ],
+)
+def test_a_wait_for_a_lock_is_reported_early_with_its_holder_if_the_server_shows_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    before: str,
+    user: str,
+    shown: str,
+) -> None:
+    monkeypatch.setattr(lock_waits, "REPORTED_AFTER", 0.5)
+    monkeypatch.setattr(lock_waits, "_HOLDERS", [each.replace(">= 5", ">= 0") for each in lock_waits._HOLDERS])
+    with start_mariadb(tmp_path / "server", performance_schema="1" if "performance" in before else "0") as server:
+        uri = server.create_database("shop")
+        server.sql(before, "CREATE TABLE t (id int)", "CREATE USER clerk IDENTIFIED BY 'x'", database="shop")
+        server.sql("GRANT SELECT ON shop.* TO clerk")
+        reader = server.uri("shop", "clerk", "x") if user == "clerk" else uri
+        with (
+            ThreadPoolExecutor(2) as pool,
+            closing(MysqlConnection(address(uri))) as holder,
+            closing(MysqlConnection(address(reader))) as waiting,
+        ):
+            holder.execute("LOCK TABLES t WRITE", "locking")
+            sleeping = pool.submit(holder.execute, "DO SLEEP(600)", "sleeping")
+            rows = pool.submit(waiting.rows, "SELECT * FROM t", "reading shop.t")
+            until(lambda: "reading shop.t takes long: Waiting for table metadata lock" in caplog.text)
+            holder.interrupt()
+            sleeping.exception(60)
+            holder.execute("UNLOCK TABLES", "unlocking")
+            assert rows.result(60) == []
+            assert shown.format(holder.thread_id) in caplog.text
+            assert "sleeping takes long" not in caplog.text

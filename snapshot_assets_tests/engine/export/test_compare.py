@@ -167,7 +167,10 @@ def test_an_update_is_a_change_where_rows_have_versions_and_else_unknown(shop: S
     has_versions = shop.schema == "public"
     assert found.comparison is (CHANGED if has_versions else UNKNOWN)
     assert found.reason == (
-        "rows newer" if has_versions else "the file was written since, and its rows have no versions"
+        "rows newer"
+        if has_versions
+        else "values differ, by a change of the source or by damage: the file was written since, and its rows have no"
+        " versions"
     )
     assert (found.part.table.table, found.part.chunk, found.part.exported, found.found) == ("items", 1, 2, 2)
 
@@ -377,7 +380,8 @@ def test_another_database_with_the_same_rows_is_equal_and_other_rows_are_unknown
     address = replace(Configuration().source(one.uri), uri=other.uri)
     with ExportRun(one.plan(), address, one.store, InlineRunner(), "compare").look() as opened:
         [found] = compare(opened).unequal
-    assert (found.part.chunk, found.comparison, found.reason) == (2, UNKNOWN, "the database is another one")
+    reason = "values differ, by a change of the source or by damage: the database is another one"
+    assert (found.part.chunk, found.comparison, found.reason) == (2, UNKNOWN, reason)
 
 
 def test_tables_and_windows_are_chosen(shop: Shop) -> None:

@@ -19,6 +19,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     with_text,
 )
 from snapshot_assets.databases.sql import identifier, literal, qualified
+from snapshot_assets.format.kinds import calls_lacking
 from snapshot_assets.format.relations import TableName, View
 
 
@@ -75,10 +76,7 @@ def _functions(context: RestoreContext, view: View) -> list[str]:
         # Without a function that is restored, creating the view fails, and the failure is reported.
         if called != each and not any(context.restores(f"{kind} {called}") for kind in ("function", "aggregate")):
             functions.append(called)
-            context.lose(
-                f"View {view.table_name} calls {each}, which is not restored. If the target does not have it,"
-                " the view and those that read it are left out."
-            )
+            context.lose(calls_lacking(name, each))
     context.lose_uncarried([each for each in not_carried if not each.startswith("function ")], name)
     return functions
 
