@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -22,13 +23,19 @@ _REQUESTS = 16
 def in_parallel(store: ObjectStore, read: Callable[[_T], _R], values: Iterable[_T]) -> Iterator[_R]:
     """Yield what a function that reads from a store returns for each value, in their order.
 
-    On a local disk, to start the threads takes longer than to read small objects without them.
+    Few results wait at a time. On a local disk, to start the threads takes longer than to read small objects without
+    them.
     """
     if _is_local(store):
         yield from map(read, values)
         return
+    ahead = deque[Future[_R]]()
     with threads(_REQUESTS) as pool:
-        yield from pool.map(read, values)
+        for value in values:
+            ahead.append(pool.submit(read, value))
+            if len(ahead) > _REQUESTS:
+                yield ahead.popleft().result()
+        yield from (each.result() for each in ahead)
 
 
 @contextmanager

@@ -165,7 +165,7 @@ class LogScan:
             self._note(path, fault)
             return False
         try:
-            read_checkpoint(self.store, revision, statistics=True)
+            read_checkpoint(self.store, revision, whole=True)
         except DamageError as fault:
             self._note(path, fault)
         self.first, self.folded, self.purged = revision, [], []
@@ -227,12 +227,12 @@ class LogScan:
             return
         path, checkpoint = checkpoint_path(revision), None
         try:
-            checkpoint = read_checkpoint(self.store, revision, statistics=True)
+            checkpoint = read_checkpoint(self.store, revision, whole=True)
             if checkpoint.location_id != self.state.location_id:
                 raise foreign_location(path, checkpoint.location_id, self.state.location_id)
             if not same_states(checkpoint, self.state):
                 raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
-            self.state.files = read_checkpoint(self.store, revision).files  # the same in columns
+            self.state.files = checkpoint.files  # the same in columns, without statistics in memory
         except ObjectNotFoundError:
             pass  # pruned since it was listed
         except FAULTS as fault:

@@ -83,6 +83,15 @@ class Bounds:
             _LOG.warning("Statistics of column %s cannot be read, so they exclude no file: %s", column, error)
             return {}
 
+    def packed(self) -> Bounds:
+        """Read all bounds, and return them compressed in memory."""
+        packed = {column: {kind: _pack(table) for kind, table in self.of(column).items()} for column in self.columns}
+
+        def read(column: str) -> ByKind:
+            return {kind: pa.ipc.open_stream(stream).read_all() for kind, stream in packed[column].items()}
+
+        return Bounds(lambda: packed, read)
+
     def readable(self) -> Bounds:
         """Read all bounds, and return them without the columns that cannot be read."""
         bounds: dict[str, ByKind] = {}
@@ -119,6 +128,13 @@ class Bounds:
             return {kind: pa.concat_tables(tables[kind]) for kind in KINDS if kind in tables}
 
         return Bounds(lambda: self.columns | other.columns, read)
+
+
+def _pack(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def bounds_of(files: Sequence[DataFile]) -> Bounds:
@@ -285,10 +301,16 @@ class FileColumns:
         order = pc.sort_indices(self.table, [(name, "ascending") for name in ("chunk", "path", "added")])
         return self.take(order.to_numpy())
 
-    def concat(self, other: FileColumns) -> FileColumns:
-        """Return these rows, then the others."""
+    def merge(self, other: FileColumns) -> FileColumns:
+        """Return these rows and others, which are sorted, too, as sorted rows."""
         table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
-        return FileColumns(table.combine_chunks(), self.bounds.concat(other.bounds, self.table.num_rows))
+        files = FileColumns(table, self.bounds.concat(other.bounds, self.table.num_rows))
+        follows = not len(self.chunk) or not len(other.chunk) or self.chunk[-1] < other.chunk[0]
+        return FileColumns(table.combine_chunks(), files.bounds) if follows else files.sorted()
+
+    def packed(self) -> FileColumns:
+        """Return these rows, with their statistics compressed in memory."""
+        return FileColumns(self.table, self.bounds.packed())
 
     @cached_property
     def _digests(self) -> np.ndarray:
