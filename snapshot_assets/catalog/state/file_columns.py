@@ -193,6 +193,8 @@ Rows are sorted by chunk, path and `added`.
 
 _SIGNED = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 _BATCH = 4096
+_HASHED = 65_536
+"""Rows that are hashed at a time: what is recorded of each takes a kilobyte."""
 _CACHED_CHUNKS = 16
 _INTERVAL = ("added", "removed", "removed_at")
 _NEVER = np.iinfo(np.int64).max
@@ -315,6 +317,11 @@ class FileColumns:
     @cached_property
     def _digests(self) -> np.ndarray:
         """A SHA-256 over all that is recorded of each row."""
+        rows = np.arange(self.table.num_rows)
+        parts = (self.take(rows[start : start + _HASHED])._hashed() for start in range(0, len(rows), _HASHED))
+        return np.concatenate([np.empty(0, "V32"), *parts])
+
+    def _hashed(self) -> np.ndarray:
         hashes = [hashlib.sha256(record) for record in _records([self.table[name] for name in _SIGNED])]
         for column in sorted(self.bounds.columns):
             for kind, bounds in self.bounds.of(column).items():
