@@ -115,11 +115,6 @@ class Listed(Mapping[str, ObjectInfo]):
         names = "".join(self._folders[path].names) if path in self._folders else ""
         return (f"{path}/{name}" if path else name for name in names.split("/")[:-1])
 
-    def listed(self) -> Iterator[dict[str, ObjectInfo]]:
-        """Yield the objects by path, some at a time: those of a folder, and at the end those that lookups added."""
-        yield from map(self._read_folder, self._folders)
-        yield self._added
-
     def __getitem__(self, path: str) -> ObjectInfo:
         """Return an object's size and time; `KeyError` if it is missing."""
         found = self._folder(path.rpartition("/")[0]).get(path) or self._added.get(path)
