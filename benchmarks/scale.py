@@ -25,7 +25,7 @@ from benchmarks.location import START, WINDOW, Generator, Shape, store_of
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.manifest import checksum_of, hints_of
+from snapshot_assets.catalog.manifest import checksum_of, write_hints
 from snapshot_assets.catalog.operations.expire import execute_expiry, plan_expiry
 from snapshot_assets.catalog.operations.garbage import plan_collection
 from snapshot_assets.catalog.operations.maintain_log import plan_pruning
@@ -36,6 +36,7 @@ from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify import verify as verification
 from snapshot_assets.catalog.verify.objects import check_head
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import HINTS, seal_path
 from snapshot_assets.format.predicates import Comparison, Literal, Operator
 from snapshot_assets.format.relations import TableName
 
@@ -72,7 +73,15 @@ def seal(catalog: Catalog) -> None:
 
 def statement(catalog: Catalog) -> None:
     """Write the statement beside the newest seal."""
-    sign_seal(catalog.store, catalog.state, catalog.state.seals[-1].revision, None)
+    catalog.store.delete(seal_path(revision := catalog.state.seals[-1].revision))
+    sign_seal(catalog.store, catalog.state, revision, None)
+
+
+def hints(catalog: Catalog) -> None:
+    """Write the hints, and delete them again: other questions are asked without."""
+    write_hints(catalog.store, catalog.state, catalog.refresh)
+    for path in HINTS:
+        catalog.store.delete(path)
 
 
 def verify_quick(catalog: Catalog) -> None:
@@ -95,7 +104,7 @@ QUESTIONS: dict[str, Callable[[Catalog], object]] = {
     "write a checkpoint": lambda catalog: checkpoint_bytes(catalog.state),
     "seal": seal,
     "statement": statement,
-    "hints": lambda catalog: hints_of(catalog.state),
+    "hints": hints,
     "expiry": lambda catalog: plan_expiry(catalog, Retention(KEPT)),
     "garbage": plan_collection,
     "status": lambda catalog: location_status(catalog.store, datetime.now(UTC)),

@@ -6,9 +6,10 @@ Every field of a hint comes from the log. Hints are pure functions of a state, s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from snapshot_assets.catalog.log.replay import read_state
@@ -22,6 +23,7 @@ from snapshot_assets.format.documents import (
     chunk_checksum,
     parse_json,
     pretty_json,
+    pretty_parts,
     snapshot_checksum,
     sums_line,
 )
@@ -32,6 +34,7 @@ from snapshot_assets.format.units import counted, duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
 from snapshot_assets.storage.base import ObjectStore
 
+_LARGE = 8 << 20
 _HEADER_FIELDS = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 _FILE_FIELDS = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 
@@ -102,13 +105,24 @@ def manifest_of(state: State) -> dict[str, Any]:
 
     Revisions after a seal that change no data do not change its manifest.
     """
+    manifest = _manifest(state)
+    return manifest | {"chunks": [*manifest["chunks"]]}
+
+
+def manifest_parts(state: State) -> Iterator[bytes]:
+    """Yield the bytes of `manifest.json`, a part at a time."""
+    return pretty_parts(_manifest(state))
+
+
+def _manifest(state: State) -> dict[str, Any]:
+    """Return a manifest whose chunks are an iterator: those of a million files take gigabytes."""
     header = _checksum_header(state)
     empty_windows = header.pop("empty_windows")
     sealed = state.newest_seal if state.sealed else None
     outside = sealed.seal.rows_outside if sealed else ()
     listed = sorted({*state.files.chunks(), *state.missing()})  # without empty windows, as in the GreptimeDB RFC
-    chunks = [_chunk(state, number) for number in listed]
-    rows, tombstones = sum(chunk["rows"] for chunk in chunks), _tombstones(state)
+    rows = sum(state.chunks[number].chunk.rows for number in listed if state.completed(number))
+    tombstones = _tombstones(state)
     return {
         "version": sealed.version if sealed else state.format_version,
         "location_id": state.location_id,
@@ -126,7 +140,7 @@ def manifest_of(state: State) -> dict[str, Any]:
             for path, (ref, number) in sorted(used_schema_files(state).items())
         ],
         "tombstones": list(tombstones.values()),
-        "chunks": chunks,
+        "chunks": (_chunk(state, number) for number in listed),
         "created_at": time_text(state.created_at),
         "updated_at": time_text(sealed.committed_at if sealed else state.committed_at),
         "created_by": state.created_by,
@@ -157,16 +171,22 @@ def _optional_members(state: State) -> dict[str, Any]:
     return present | ({"sealed": state.sealed} if header.query else {})
 
 
+def sums_parts(state: State) -> Iterator[bytes]:
+    """Yield SHA256SUMS, a part at a time: a line for each data and schema file, sorted by path, as coreutils has it."""
+    for chunk in sorted(state.files.chunks(), key="{}/".format):
+        yield "".join(sums_line(live.file.sha256, live.file.path) for live in state.live_files(chunk)).encode()
+    files = sorted(used_schema_files(state).items())
+    yield "".join(sums_line(ref.sha256, path) for path, (ref, _) in files).encode()
+
+
 def sums_of(state: State) -> bytes:
-    """Return SHA256SUMS: a line for each data and schema file, sorted by path, in the format of coreutils."""
-    lines = {live.file.path: live.file.sha256 for live in state.live_files()}
-    lines |= {path: ref.sha256 for path, (ref, _) in used_schema_files(state).items()}
-    return "".join(sums_line(sha256, path) for path, sha256 in sorted(lines.items())).encode()
+    """Return SHA256SUMS; see `sums_parts`."""
+    return b"".join(sums_parts(state))
 
 
 def hints_of(state: State) -> dict[str, bytes]:
     """Return the hints of a state by path, without load manifests."""
-    return {CHECKSUMS: sums_of(state), MANIFEST: pretty_json(manifest_of(state))}
+    return {CHECKSUMS: sums_of(state), MANIFEST: b"".join(manifest_parts(state))}
 
 
 def shown_state(state: State) -> State:
@@ -183,19 +203,35 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
     """
     while True:
         if state.sealed or state.newest_seal is None:
-            store.put(CHECKSUMS, sums_of(state))
+            _write(store, CHECKSUMS, sums_parts(state))
             for path, data in load_manifests_of(state, store.uri).items():
                 if data is not None:
                     store.put(path, data)
                 elif is_there(store, path):
                     store.delete(path)
-            store.put(MANIFEST, pretty_json(manifest_of(state)))
+            _write(store, MANIFEST, manifest_parts(state))
         written = state.newest_seal.revision if state.newest_seal else 0
         state = refresh()
         if state.newest_seal is None or state.newest_seal.revision <= written:
             return
         if not state.sealed:
             state = read_state(store, through=state.newest_seal.revision)
+
+
+def _write(store: ObjectStore, path: str, parts: Iterator[bytes]) -> None:
+    """Write a hint: a small one at once, a large one part by part."""
+    known, size = list[bytes](), 0
+    for part in parts:
+        known.append(part)
+        size += len(part)
+        if size > _LARGE:
+            break
+    else:
+        store.put(path, b"".join(known))
+        return
+    with store.open_writer(path) as writer:
+        for part in chain(known, parts):
+            writer.write(part)
 
 
 def _chunk(state: State, number: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.fold import State
@@ -151,8 +152,9 @@ def adoptable_receipts(
     `shown` are paths of another listing, as this one may pass over some.
     """
     wanted = set(chunks)
-    for path in sorted({*shown, *(info.path for info in store.list("data/"))}) if wanted else ():
-        if is_receipt(path) and chunk_of(path) in wanted:
+    paths = chain(shown, (info.path for info in store.list("data/"))) if wanted else ()
+    for path in sorted({*filter(is_receipt, paths)}):
+        if chunk_of(path) in wanted:
             try:
                 receipt, ref = read_receipt(store, path)
             except (DamageError, UnsupportedVersionError, ObjectNotFoundError):

@@ -24,11 +24,12 @@ from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, current
 from snapshot_assets.catalog.verify.records import Verification, current_verifications, known_damage
 from snapshot_assets.catalog.verify.signatures import check_signed
 from snapshot_assets.errors import DamageError, SignatureError
-from snapshot_assets.format.layout import checkpointed_revision, revision_of
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.format.layout import COLLECTED, checkpointed_revision, revision_of
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import Listed
 
 _READS = 5
+_BATCH = 4096
 _Record = TypeVar("_Record")
 
 
@@ -159,8 +160,8 @@ def location_status(store: ObjectStore, now: datetime, signing: Signing | None =
 def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Status:
     marker, fault = marker_or_fault(store)
     objects = Listed(store)
-    infos = list(objects.values())
-    state = Catalog(store, newest_state(store, infos)).require_snapshot()
+    state = Catalog(store, newest_state(store, objects.values())).require_snapshot()
+    infos = [info for info in objects.values() if not info.path.startswith(COLLECTED)]
     newest, export = state.seals[-1] if state.seals else None, None
     if newest is not None:
         first = next(seal for seal in state.seals if seal.exported_at == newest.exported_at)
@@ -172,8 +173,12 @@ def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Statu
     assert state.header is not None
     before = now - timedelta(microseconds=state.header.grace)
     # Without the marker, nothing shows which versions the replica has.
-    scan = str(fault) if fault else _scan(store, state, infos, before)
-    known, needed, damage = (None, infos, scan) if isinstance(scan, str) else (scan.by_age(before), scan.needed, "")
+    scan = str(fault) if fault else _scan(store, state, objects, before)
+    known, needed, damage = None, iter(objects.values()), ""
+    if isinstance(scan, str):
+        damage = scan
+    else:
+        known, needed = scan.by_age(before), scan.needed
     collectable, waiting = (_size([one.bytes for one in each]) for each in known) if known else (None, None)
     locks = known_locks(store, state, needed)
     damaged = known_damage(verifications) | _misfits(state, objects)
@@ -230,20 +235,22 @@ def unsealed_work(state: State) -> Unsealed:
 
 def _misfits(state: State, objects: Listed) -> set[str]:
     """Return the paths of needed data files that are missing, or have another size than recorded."""
-    unneeded = state.files.unreferenced(state.retained())
+    unneeded, damaged = state.files.unreferenced(state.retained()), set[str]()
     table = state.files.merged().table.select(["path", "bytes"])
-    sizes = dict(zip(*(column.to_pylist() for column in table), strict=True))
-    needed = sizes.keys() - unneeded.keys()
-    missing = objects.missing(needed)
-    return missing | {path for path in needed - missing if objects[path].size != sizes[path]}
+    for batch in table.to_batches(_BATCH):
+        pairs = zip(*(column.to_pylist() for column in batch), strict=True)
+        needed = {path: size for path, size in pairs if path not in unneeded}
+        missing = objects.missing(needed)
+        damaged |= {path for path, size in needed.items() if path in missing or objects[path].size != size}
+    return damaged
 
 
-def _scan(store: ObjectStore, state: State, infos: Sequence[ObjectInfo], before: datetime) -> GarbageScan | str:
+def _scan(store: ObjectStore, state: State, objects: Listed, before: datetime) -> GarbageScan | str:
     """Return the garbage, or why it is unknown."""
     pinned = PinnedPaths()
     try:
         pinned.read(store, state.pins)
-        return scan_state(store, state, infos, before, pinned.paths)
+        return scan_state(store, state, objects, before, pinned.paths)
     except DamageError as error:
         return str(error)
 

@@ -7,11 +7,10 @@ Integrity"): files, chunks and snapshots. The last two hash canonical JSON, and 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
-from collections.abc import Iterable, Mapping
-from itertools import accumulate, islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate, chain, islice
 from typing import Any
 
 from snapshot_assets.errors import DocumentError, LimitExceededError, UnsupportedVersionError
@@ -40,14 +39,28 @@ def check_writable(size: int, limit: int, name: str, advice: str) -> None:
         )
 
 
+class _Streamed(list[Any]):
+    """Items as a JSON array: the encoder takes lists alone, and asks whether they have items, and for these."""
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        super().__init__(islice(items, 1))
+        self._items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain(super().__iter__(), self._items)
+
+
+def pretty_parts(value: Any) -> Iterator[bytes]:
+    """Yield readable UTF-8 JSON, a part at a time; iterators in the value are arrays, of which few items are made."""
+    tokens = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, default=_Streamed).iterencode(value)
+    while part := "".join(islice(tokens, _TOKENS)):  # those of a million files at once would take 1.5 GB
+        yield part.encode()
+    yield b"\n"
+
+
 def pretty_json(value: Any) -> bytes:
     """Return readable UTF-8 JSON: two spaces of indent, keys in the given order, a final newline."""
-    tokens = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False).iterencode(value)
-    data = io.BytesIO()
-    while part := "".join(islice(tokens, _TOKENS)):  # those of a million files at once would take 1.5 GB
-        data.write(part.encode())
-    data.write(b"\n")
-    return data.getvalue()
+    return b"".join(pretty_parts(value))
 
 
 def parse_json(data: bytes, name: str) -> dict[str, Any]:

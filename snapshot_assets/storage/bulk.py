@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import threading
+from array import array
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import groupby
 from typing import TypeVar
 
 from snapshot_assets.errors import ObjectNotFoundError
@@ -22,13 +28,19 @@ _REQUESTS = 16
 def in_parallel(store: ObjectStore, read: Callable[[_T], _R], values: Iterable[_T]) -> Iterator[_R]:
     """Yield what a function that reads from a store returns for each value, in their order.
 
-    On a local disk, to start the threads takes longer than to read small objects without them.
+    Few results wait at a time. On a local disk, to start the threads takes longer than to read small objects without
+    them.
     """
     if _is_local(store):
         yield from map(read, values)
         return
+    ahead = deque[Future[_R]]()
     with threads(_REQUESTS) as pool:
-        yield from pool.map(read, values)
+        for value in values:
+            ahead.append(pool.submit(read, value))
+            if len(ahead) > _REQUESTS:
+                yield ahead.popleft().result()
+        yield from (each.result() for each in ahead)
 
 
 @contextmanager
@@ -53,36 +65,77 @@ def _is_local(store: ObjectStore) -> bool:
     return store.uri.startswith(f"{FILE}:")
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_CACHED_FOLDERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The objects directly in a folder: a million of them as values would take 300 MB.
+
+    Attributes:
+        names: Each with a slash behind it.
+        modified: Microseconds since 1970.
+    """
+
+    names: list[str] = field(default_factory=list)
+    sizes: array[int] = field(default_factory=lambda: array("q"))
+    modified: array[int] = field(default_factory=lambda: array("q"))
+
+
 class Listed(Mapping[str, ObjectInfo]):
     """The objects of a location by path.
 
     A listing of a folder that others write to may miss an object. So a lookup of an unlisted path asks the store.
-    Iteration yields the listed objects, and those that lookups added. `prefixes` are what is listed, as
+    Iteration yields the listed objects by folder, then those that lookups added. `prefixes` are what is listed, as
     `ObjectStore.list` takes it; none for all objects.
     """
 
     def __init__(self, store: ObjectStore, *prefixes: str) -> None:
         self._store = store
-        self._known = {info.path: info for prefix in prefixes or ("",) for info in store.list(prefix)}
+        self._folders = defaultdict[str, _Folder](_Folder)
+        self._added: dict[str, ObjectInfo] = {}
+        self._folder = lru_cache(_CACHED_FOLDERS)(self._read_folder)
+        infos = (info for prefix in prefixes or ("",) for info in store.list(prefix))
+        for path, some in groupby(infos, lambda info: info.path.rpartition("/")[0]):
+            folder, names = self._folders[path], list[str]()
+            for info in some:
+                names.append(info.path.rpartition("/")[2] + "/")
+                folder.sizes.append(info.size)
+                folder.modified.append((info.modified - _EPOCH) // _MICROSECOND)
+            folder.names.append("".join(names))
+
+    def _read_folder(self, path: str) -> dict[str, ObjectInfo]:
+        folder = self._folders.get(path, _Folder())
+        found = zip(self._paths(path), folder.sizes, folder.modified, strict=True)
+        return {name: ObjectInfo(name, size, _EPOCH + at * _MICROSECOND) for name, size, at in found}
+
+    def _paths(self, path: str) -> Iterator[str]:
+        names = "".join(self._folders[path].names) if path in self._folders else ""
+        return (f"{path}/{name}" if path else name for name in names.split("/")[:-1])
 
     def __getitem__(self, path: str) -> ObjectInfo:
         """Return an object's size and time; `KeyError` if it is missing."""
-        if path not in self._known:
+        found = self._folder(path.rpartition("/")[0]).get(path) or self._added.get(path)
+        if found is None:
             try:
-                self._known[path] = self._store.head(path)
+                found = self._added[path] = self._store.head(path)
             except ObjectNotFoundError:
                 raise KeyError(path) from None
-        return self._known[path]
+        return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(tuple(self._known))
+        for path in self._folders:
+            yield from self._paths(path)
+        yield from tuple(self._added)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return sum(len(each.sizes) for each in self._folders.values()) + len(self._added)
 
     def missing(self, paths: Iterable[str]) -> set[str]:
         """Return those of the paths that have no object."""
-        unlisted = sorted(set(paths) - self._known.keys())
+        unlisted = [path for path in sorted({*paths}) if path not in self._folder(path.rpartition("/")[0])]
         if not unlisted:
             return set()
         exists = in_parallel(self._store, self.__contains__, unlisted)

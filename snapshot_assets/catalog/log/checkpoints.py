@@ -67,7 +67,7 @@ def write_checkpoint(store: ObjectStore, state: State) -> str:
 def is_whole(store: ObjectStore, revision: int) -> bool:
     """Return whether a checkpoint is there and whole; reads all of it, and warns of a damaged one."""
     try:
-        read_checkpoint(store, revision, statistics=True)
+        read_checkpoint(store, revision, whole=True)
     except DamageError as fault:
         warn_once(store.uri, f"A checkpoint is damaged: {fault}")
         return False
@@ -127,17 +127,17 @@ def _tables(files: FileColumns) -> Iterator[tuple[str, str, str, pa.Table]]:
             yield BOUNDS, column, kind, table
 
 
-def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = False) -> State:
+def read_checkpoint(store: ObjectStore, revision: int, *, whole: bool = False) -> State:
     """Return the state in a checkpoint; it reads statistics when a caller needs them.
 
-    With `statistics`, read all sections now, and refuse an object with bytes that belong to none. A checkpoint that is
-    not whole, of another revision or invalid raises a DamageError.
+    With `whole`, read each section once, and refuse an object with bytes that belong to none. A checkpoint that is not
+    whole, of another revision or invalid raises a DamageError.
     """
     from snapshot_assets.catalog.state.data_files import FileSet
 
     path = checkpoint_path(revision)
     read = partial(store.get_range, path)
-    if statistics:
+    if whole:
         check_bytes(read, store.head(path).size, path)
     header, start = read_header(read, path)
     if header.revision != revision:
@@ -154,12 +154,12 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
     state.revision, state.uuid, state.sha256 = revision, header.uuid, header.sha256
     state.committed_at, state.data_revision = header.committed_at, header.data_revision
     state.pins.releases = {each.name: each.revision for each in header.released_holds}
-    state.files = FileSet(_read_files(read, start, header, path, statistics))
+    state.files = FileSet(_read_files(read, start, header, path, whole))
     state.checkpointed = revision
     return state
 
 
-def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> FileColumns:
+def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, whole: bool) -> FileColumns:
     from snapshot_assets.catalog.state.file_columns import COLUMNS, KINDS, Bounds, FileColumns, schema_of
 
     found = [section for section in header.sections if section.name == FILES]
@@ -170,18 +170,19 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
     for section in header.sections:
         if section.name == BOUNDS and section.kind in KINDS:
             bounds.setdefault(section.column, []).append(section)
-        elif section.name != FILES and statistics:
+        elif section.name != FILES and whole:
             read_packed(read, start, section, path)  # of a later version
 
     def of(column: str) -> ByKind:
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 
-    known = {column: of(column) for column in bounds} if statistics else None
-    return FileColumns(table, Bounds(lambda: bounds, known.__getitem__ if known is not None else of))
+    for column in bounds if whole else ():  # all together may not fit into memory
+        of(column)
+    return FileColumns(table, Bounds(lambda: bounds, of))
 
 
 def read_own_checkpoint(
-    store: ObjectStore, revision: int, transactions: Sequence[int], *, statistics: bool = False
+    store: ObjectStore, revision: int, transactions: Sequence[int], *, whole: bool = False
 ) -> State:
     """Return the state in a checkpoint of this location that agrees with the log, whose revisions are given.
 
@@ -189,7 +190,7 @@ def read_own_checkpoint(
         ForeignLocationError: It belongs to another location.
         ForkError: It is of another past of this location.
     """
-    state = read_checkpoint(store, revision, statistics=statistics)
+    state = read_checkpoint(store, revision, whole=whole)
     location, named_by = named_location(store, transactions)
     # Revisions below a rebuild are no part of the log, and may belong to another location.
     is_own = location in ("", state.location_id) or (

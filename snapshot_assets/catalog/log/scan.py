@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint, read_own_checkpoint, same_states
@@ -20,6 +19,7 @@ from snapshot_assets.errors import (
     MisnamedError,
     ObjectNotFoundError,
 )
+from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import REPLICA, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
@@ -37,6 +37,7 @@ class LogScan:
         start: The checkpoint that the log starts with, 0 for none. Nothing else gives it again.
         folded: Revisions of the last unbroken run of folded entries, which are read again where they are needed: a
             million files take gigabytes as actions.
+        purged: Paths of files that these entries removed from the state, a text of lines for each action.
         faults: Path and error of every object that is unreadable or does not follow.
         torn: Paths of the checkpoints among them that are damaged, and that the log before them gives again.
         replica: The marker of a replica, unless it is damaged, which is one of the faults.
@@ -48,6 +49,7 @@ class LogScan:
     transactions: list[int] = field(default_factory=list)
     start: int = 0
     folded: list[int] = field(default_factory=list)
+    purged: list[str] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
     torn: set[str] = field(default_factory=set)
     replica: Replica | None = None
@@ -64,13 +66,20 @@ class LogScan:
 
     @property
     def entries(self) -> Iterator[LogEntry]:
-        """The folded entries; it ends before one that was pruned or replaced meanwhile."""
-        with suppress(ObjectNotFoundError, *FAULTS):
-            for revision in self.folded:
-                yield read_entry(self.store, revision)
+        """The folded entries.
+
+        Raises:
+            ObjectNotFoundError: One was pruned or damaged since it was read.
+        """
+        for revision in self.folded:
+            try:
+                entry = read_entry(self.store, revision)
+            except FAULTS as fault:
+                raise ObjectNotFoundError(f"It was readable before: {fault}", **fault.attributes) from fault
+            yield entry
 
     def states(self) -> Iterator[State]:
-        """Yield the state after each revision of a snapshot; each is the same object, changed."""
+        """Yield the state after each revision of a snapshot; each is the same object, changed. See `entries`."""
         return (state for state in self._folded() if state.header is not None)
 
     def _folded(self) -> Iterator[State]:
@@ -156,10 +165,10 @@ class LogScan:
             self._note(path, fault)
             return False
         try:
-            read_checkpoint(self.store, revision, statistics=True)
+            read_checkpoint(self.store, revision, whole=True)
         except DamageError as fault:
             self._note(path, fault)
-        self.first, self.folded = revision, []
+        self.first, self.folded, self.purged = revision, [], []
         return True
 
     def _pass_over(self, missing: range, later: int) -> None:
@@ -194,6 +203,8 @@ class LogScan:
                     self.state = state
             else:
                 self.folded.append(revision)
+                actions = entry.transaction.actions
+                self.purged += ["\n".join(each.paths) for each in actions if isinstance(each, act.Purged)]
 
     def _start_again(self, entry: LogEntry, path: str) -> bool:
         """Continue from a rebuild's checkpoint: revisions below are no part of the log, so their faults are dropped."""
@@ -216,12 +227,12 @@ class LogScan:
             return
         path, checkpoint = checkpoint_path(revision), None
         try:
-            checkpoint = read_checkpoint(self.store, revision, statistics=True)
+            checkpoint = read_checkpoint(self.store, revision, whole=True)
             if checkpoint.location_id != self.state.location_id:
                 raise foreign_location(path, checkpoint.location_id, self.state.location_id)
             if not same_states(checkpoint, self.state):
                 raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
-            self.state.files = read_checkpoint(self.store, revision).files  # the same in columns
+            self.state.files = checkpoint.files  # the same in columns, without statistics in memory
         except ObjectNotFoundError:
             pass  # pruned since it was listed
         except FAULTS as fault:

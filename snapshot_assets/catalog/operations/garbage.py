@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from operator import itemgetter
 
 from snapshot_assets.catalog import rules
@@ -42,6 +43,7 @@ from snapshot_assets.format.layout import (
     COLLECTED,
     SEALS,
     SIGNATURE,
+    chunk_of,
     in_layout,
     is_probe,
     is_receipt,
@@ -54,12 +56,13 @@ from snapshot_assets.format.layout import (
 )
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore, delete_unless_retained
+from snapshot_assets.storage.bulk import Listed
 from snapshot_assets.storage.create import probe
 
 _PATH = re.compile(rb'"path": "((?:data|schema)/[^"]+)"')
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Garbage:
     """An object that nothing needs.
 
@@ -124,12 +127,12 @@ class GarbageScan:
 
     Attributes:
         foreign: Paths of objects that are not part of the format.
-        needed: The other objects.
+        needed: The other objects, which can be iterated over once.
     """
 
-    garbage: tuple[Garbage, ...]
+    garbage: Sequence[Garbage]
     foreign: tuple[str, ...]
-    needed: tuple[ObjectInfo, ...] = ()
+    needed: Iterator[ObjectInfo]
 
     def by_age(self, before: datetime) -> tuple[tuple[Garbage, ...], tuple[Garbage, ...]]:
         """Return the garbage of a time or earlier, and the younger garbage.
@@ -153,8 +156,8 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Garb
         DamageError: A tag, savepoint or receipt cannot be read, or the log has a fault.
     """
     while True:
-        objects = list(store.list())
-        state = Catalog(store, newest_state(store, objects)).require_snapshot()
+        objects = Listed(store)
+        state = Catalog(store, newest_state(store, objects.values())).require_snapshot()
         try:
             pinned.read(store, state.pins)
             return scan_state(store, state, objects, before, pinned.paths)
@@ -163,19 +166,18 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Garb
                 raise
 
 
-def scan_state(
-    store: ObjectStore, state: State, objects: Sequence[ObjectInfo], before: datetime, pinned: Set[str]
-) -> GarbageScan:
+def scan_state(store: ObjectStore, state: State, objects: Listed, before: datetime, pinned: Set[str]) -> GarbageScan:
     """Return the garbage at a head; see `scan_head`.
 
     Receipts are read after `objects` were listed: what is written later does not count. The head's pins name `pinned`.
     """
-    clock = _LogTimes(store, objects)
+    state.files.settle(0)
+    others = [info for info in objects.values() if not info.path.startswith(COLLECTED)]
+    clock = _LogTimes(store, others)
     expiries = expiries_since(state, before, clock.of)
     unreferenced = state.files.unreferenced(state.retained(), expiries)
-    needed = state.files.paths() - unreferenced.keys()
-    needed |= needed_documents(state).keys() | pinned | needed_seals(state, (info.path for info in objects))
-    for receipt, ref in adoptable_receipts(store, state, state.missing(), (info.path for info in objects)):
+    needed = needed_documents(state).keys() | pinned | needed_seals(state, (info.path for info in others))
+    for receipt, ref in adoptable_receipts(store, state, state.missing(), objects):
         check_receipt(store, state, receipt)
         needed |= {ref.path, *(file.path for file in receipt.files)}
     expired = set[str]()  # the files that would be needed if no revision had expired or lost its last pin
@@ -190,11 +192,19 @@ def scan_state(
     if rebuilt := state.rebuilt_at:
         committed = (event.committed_at for event in state.events if event.revision == rebuilt)
         earliest = max(earliest, clock.of(rebuilt), *committed)
-    garbage, foreign = [], []
-    for info in objects:
+    garbage, foreign, known = [], [], state.files.merged()
+
+    @lru_cache(1)  # files are listed chunk by chunk
+    def paths_of(chunk: int | None) -> Set[str]:
+        return set(known.table["path"][known.rows_of(chunk)].to_pylist()) if chunk is not None else frozenset()
+
+    def needs(path: str) -> bool:
+        return path in needed or (path not in unreferenced and path in paths_of(chunk_of(path)))
+
+    for info in objects.values():
         if not in_layout(info.path):
             foreign.append(info.path)
-        elif info.path not in needed and (info.path.startswith((*COLLECTED, SEALS)) or is_probe(info.path)):
+        elif (info.path.startswith((*COLLECTED, SEALS)) or is_probe(info.path)) and not needs(info.path):
             files = _files_of(store, state, info.path) & unreferenced.keys()
             since, reason = max(info.modified, earliest), "probe" if is_probe(info.path) else "orphan"
             if files:
@@ -205,17 +215,17 @@ def scan_state(
                 end, at = expiries.get(sealed, (0, since))
                 since, reason = max(since, at, clock.of(end) if end else since), EXPIRED
             garbage.append(Garbage(info.path, info.size, reason, since))
-    sizes = {info.path: info.size for info in objects}
-    records = superseded(objects) | superseded_comparisons(objects) | superseded_metadata(store, objects)
-    for info in filter(lambda info: is_record_signature(info.path), objects):
+    sizes = {info.path: info.size for info in others}
+    records = superseded(others) | superseded_comparisons(others) | superseded_metadata(store, others)
+    for info in filter(lambda info: is_record_signature(info.path), others):
         record = info.path.removesuffix(SIGNATURE)
         if record in records or record not in sizes:
             records[info.path] = records.get(record, info.modified)
     garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in records.items()]
     temporary = [info for info in store.temporaries() if is_temporary(info.path)]
     garbage += [Garbage(info.path, info.size, "temporary", info.modified) for info in temporary]
-    others = {each.path for each in garbage}.union(foreign)
-    return GarbageScan(tuple(garbage), tuple(foreign), tuple(each for each in objects if each.path not in others))
+    unneeded = {each.path for each in garbage}.union(foreign)
+    return GarbageScan(garbage, tuple(foreign), (info for info in objects.values() if info.path not in unneeded))
 
 
 class _LogTimes:

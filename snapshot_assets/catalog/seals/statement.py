@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from snapshot_assets.catalog.log.store import is_there, read_entry
-from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.manifest import manifest_parts
 from snapshot_assets.catalog.seals.ssh import Signing, check_signature, sign
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ObjectExistsError, ObjectNotFoundError, PlanError, SignatureError
@@ -51,6 +51,9 @@ def _statement(store: ObjectStore, state: State, revision: int, *, files: bool =
     with suppress(ObjectNotFoundError, DamageError):  # damage is reported as that of the log
         if transaction is None and revision >= state.rebuilt_at:
             transaction = read_entry(store, revision).sha256
+    manifest, own = hashlib.sha256(), state.sealed and state.newest_seal == sealed
+    for part in manifest_parts(state if own else state.at(revision)):
+        manifest.update(part)
     return {
         "version": sealed.version,
         "location_id": state.location_id,
@@ -62,7 +65,7 @@ def _statement(store: ObjectStore, state: State, revision: int, *, files: bool =
         "exported_at": time_text(sealed.exported_at),
         "sealed_at": time_text(sealed.committed_at),
         "sealed_by": next(each.writer_id for each in state.events if each.revision == revision),
-        "manifest": hashlib.sha256(pretty_json(manifest_of(state.at(revision)))).hexdigest(),
+        "manifest": manifest.hexdigest(),
         "versions": {str(number): each.seal.checksum for number, each in seals.items()},
     } | ({"files": {str(each): of for each, of in state.files.merged().digests(seals).items()}} if files else {})
 

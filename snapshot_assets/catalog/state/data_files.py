@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 from snapshot_assets.catalog.state.file_columns import FileColumns, FileState, Removal, columns_of
 from snapshot_assets.format.actions import DataFile
 
+MOST_PLAIN = 5_000
+"""Files that may be plain values before all are moved to columns."""
+
 
 @dataclass
 class FileSet:
@@ -36,6 +39,7 @@ class FileSet:
     closed: list[FileState] = field(default_factory=list)
     removed: dict[int, tuple[int, datetime]] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
+    _plain: int = field(default=0, repr=False, compare=False)
     _live: np.ndarray | None = field(default=None, repr=False, compare=False)
     _added_columns: tuple[FileColumns, list[FileState]] | None = field(default=None, repr=False, compare=False)
 
@@ -51,6 +55,7 @@ class FileSet:
         if file.path in self.added.get(file.chunk, {}) or self._row(file.chunk, file.path) is not None:
             return False
         self._added_columns = None
+        self._plain += 1
         self.added.setdefault(file.chunk, {})[file.path] = FileState(file, revision)
         return True
 
@@ -92,7 +97,7 @@ class FileSet:
             rows = base.last_rows(rest)
             rest -= rows.keys()
             returned = base.take(np.array(sorted(rows.values()), dtype=np.int64)).as_live(added=revision)
-            self._replace_base(base.concat(returned).sorted())
+            self._replace_base(base.merge(returned.sorted()))
         for file in closed.values():
             self.add(file, revision)
         return live | rest
@@ -105,6 +110,13 @@ class FileSet:
         base = self._patched()
         if base is not None:
             self._replace_base(base.with_values(base.live, removed=revision, removed_at=at))
+
+    def settle(self, most: int = MOST_PLAIN) -> None:
+        """Move files to columns if more than some are plain values, which take ten times the memory."""
+        if self._plain > most:
+            added, base = columns_of([*self.closed, *self._added()]).sorted().packed(), self._patched()
+            self.closed, self.added, self._added_columns, self._plain = [], {}, None, 0
+            self._replace_base(added if base is None else base.merge(added))
 
     def _replace_base(self, base: FileColumns) -> None:
         self.base, self.removed, self.purged, self._live = base, {}, set(), None
@@ -231,8 +243,8 @@ class FileSet:
         base, changed = self._patched(), [*self.closed, *self._added()]
         if base is not None and not changed:
             return base  # which is sorted
-        added = columns_of(changed)
-        return (added if base is None else base.concat(added)).sorted()
+        added = columns_of(changed).sorted()
+        return added if base is None else base.merge(added)
 
     def _patched(self) -> FileColumns | None:
         """Return the base with the changes of its files since."""

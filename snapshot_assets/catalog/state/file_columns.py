@@ -83,6 +83,15 @@ class Bounds:
             _LOG.warning("Statistics of column %s cannot be read, so they exclude no file: %s", column, error)
             return {}
 
+    def packed(self) -> Bounds:
+        """Read all bounds, and return them compressed in memory."""
+        packed = {column: {kind: _pack(table) for kind, table in self.of(column).items()} for column in self.columns}
+
+        def read(column: str) -> ByKind:
+            return {kind: pa.ipc.open_stream(stream).read_all() for kind, stream in packed[column].items()}
+
+        return Bounds(lambda: packed, read)
+
     def readable(self) -> Bounds:
         """Read all bounds, and return them without the columns that cannot be read."""
         bounds: dict[str, ByKind] = {}
@@ -119,6 +128,13 @@ class Bounds:
             return {kind: pa.concat_tables(tables[kind]) for kind in KINDS if kind in tables}
 
         return Bounds(lambda: self.columns | other.columns, read)
+
+
+def _pack(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def bounds_of(files: Sequence[DataFile]) -> Bounds:
@@ -177,6 +193,8 @@ Rows are sorted by chunk, path and `added`.
 
 _SIGNED = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 _BATCH = 4096
+_HASHED = 65_536
+"""Rows that are hashed at a time: what is recorded of each takes a kilobyte."""
 _CACHED_CHUNKS = 16
 _INTERVAL = ("added", "removed", "removed_at")
 _NEVER = np.iinfo(np.int64).max
@@ -285,14 +303,25 @@ class FileColumns:
         order = pc.sort_indices(self.table, [(name, "ascending") for name in ("chunk", "path", "added")])
         return self.take(order.to_numpy())
 
-    def concat(self, other: FileColumns) -> FileColumns:
-        """Return these rows, then the others."""
+    def merge(self, other: FileColumns) -> FileColumns:
+        """Return these rows and others, which are sorted, too, as sorted rows."""
         table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
-        return FileColumns(table.combine_chunks(), self.bounds.concat(other.bounds, self.table.num_rows))
+        files = FileColumns(table, self.bounds.concat(other.bounds, self.table.num_rows))
+        follows = not len(self.chunk) or not len(other.chunk) or self.chunk[-1] < other.chunk[0]
+        return FileColumns(table.combine_chunks(), files.bounds) if follows else files.sorted()
+
+    def packed(self) -> FileColumns:
+        """Return these rows, with their statistics compressed in memory."""
+        return FileColumns(self.table, self.bounds.packed())
 
     @cached_property
     def _digests(self) -> np.ndarray:
         """A SHA-256 over all that is recorded of each row."""
+        rows = np.arange(self.table.num_rows)
+        parts = (self.take(rows[start : start + _HASHED])._hashed() for start in range(0, len(rows), _HASHED))
+        return np.concatenate([np.empty(0, "V32"), *parts])
+
+    def _hashed(self) -> np.ndarray:
         hashes = [hashlib.sha256(record) for record in _records([self.table[name] for name in _SIGNED])]
         for column in sorted(self.bounds.columns):
             for kind, bounds in self.bounds.of(column).items():

@@ -135,6 +135,7 @@ class State(BaseState):
             raise DocumentError(
                 f"{name} has format version {transaction.version}; expected {self.format_version}.", object=name
             )
+        self.files.settle()
 
     def _fold_actions(self, committed_at: datetime, writer_id: str, actions: Sequence[act.Action], name: str) -> None:
         changes_data = any(isinstance(action, DATA_ACTIONS) for action in actions)

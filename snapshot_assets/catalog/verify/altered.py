@@ -133,7 +133,7 @@ def _fits(store: ObjectStore, bucket: S3Bucket, each: ObjectVersion, ref: Object
     if ref is not None:
         return stands_for(view.get(each.path), ref)
     try:
-        read_entry(view, revision) if revision_of(each.path) else read_checkpoint(view, revision, statistics=True)
+        read_entry(view, revision) if revision_of(each.path) else read_checkpoint(view, revision, whole=True)
     except FAULTS:
         return False
     return True

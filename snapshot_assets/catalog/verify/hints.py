@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from snapshot_assets.catalog.log.scan import LogScan
+from snapshot_assets.catalog.log.replay import despite_pruning
+from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.store import is_there
 from snapshot_assets.catalog.manifest import hints_of, load_manifests_of, manifest_of, shown_state, sums_of
 from snapshot_assets.catalog.state.fold import State
@@ -26,10 +27,11 @@ _LINE = re.compile(rb"([0-9a-f]{64})  ([!-~]+)\n")
 def hint_faults(scan: LogScan, *, replica: bool) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision.
 
-    Only replication writes to a replica.
+    Only replication writes to a replica. If the log is pruned meanwhile, it is read again.
     """
     again = " `snapshots replicate` writes it again." if replica else ""
-    for fault in _hint_faults(scan):
+    scans = chain([scan], iter(lambda: scan_log(scan.store), None))
+    for fault in despite_pruning(lambda: [*_hint_faults(next(scans))]):
         yield replace(fault, finding=f"{fault.finding}{again}", repairable=not replica)
 
 

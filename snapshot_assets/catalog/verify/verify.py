@@ -207,8 +207,8 @@ def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     state = scan.state
     named = state.files.paths() | {path for event in state.events for each in event.actions for path in named_by(each)}
     left = {path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named}
-    for entry in scan.entries if left else ():
-        left.difference_update(path for action in entry.transaction.actions for path in named_by(action))
+    for purged in scan.purged:
+        left.difference_update(purged.split("\n"))
     orphans = sorted(left)
     wanted = state.missing() if orphans and state.schemas and not state.deleted else []
     receipts = list(adoptable_receipts(scan.store, state, wanted, orphans))
