@@ -26,8 +26,7 @@ _AROUND = re.compile(r"\A(?:\((?:`(?:[^`]|``)*`,?)*\) )?AS | WITH (?:CASCADED|LO
 def created(session: MysqlSession, name: TableName) -> str:
     """Return what SHOW CREATE TABLE prints of a table; refuse one on which the user has no right as a whole."""
     with _naming_all(session, name):
-        [row] = session.rows(f"SHOW CREATE TABLE {quoted(*name)}", f"reading {name}")
-    return str(row["Create Table"])
+        return session.printed(f"SHOW CREATE TABLE {quoted(*name)}", "Create Table", f"reading {name}")
 
 
 def view_query(session: MysqlSession, name: TableName) -> str:
@@ -37,16 +36,16 @@ def view_query(session: MysqlSession, name: TableName) -> str:
         DatabaseDeniedError: The server does not show it to this user.
     """
     try:
-        [row] = session.rows(f"SHOW CREATE VIEW {quoted(*name)}", f"reading {name}")
+        statement = session.printed(f"SHOW CREATE VIEW {quoted(*name)}", "Create View", f"reading {name}")
     except DatabaseDeniedError:
         raise DatabaseDeniedError(
             f"MySQL {session.alias!r} does not show the query of view {name} to this user. Grant SHOW VIEW on it, or"
             " leave it out: exclude_tables.",
             table=table_text(name),
         ) from None
-    _, found, query = str(row["Create View"]).partition(f" VIEW {quoted(*name)} ")
+    _, found, query = statement.partition(f" VIEW {quoted(*name)} ")
     if not found:
-        raise DatabaseError(f"MySQL {session.alias!r} prints view {name} in another form: {row['Create View'][:200]}")
+        raise DatabaseError(f"MySQL {session.alias!r} prints view {name} in another form: {statement[:200]}")
     return _AROUND.sub("", query)
 
 

@@ -11,10 +11,10 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
+from snapshot_assets.databases.mysql.created_table import CreatedTable
 from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
@@ -62,11 +62,7 @@ FROM information_schema.check_constraints WHERE level = 'Column' AND {constraint
 """
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
 _NAME = r"`(?:[^`]|``)*`"
-_KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
-_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
 _FOREIGN_KEY = re.compile(rf"CONSTRAINT {_NAME} FOREIGN KEY")
-_ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
-_PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 _READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({_NAME})\.({_NAME})", re.IGNORECASE)
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
@@ -95,45 +91,6 @@ def _plain_texts(session: MysqlSession) -> Iterator[None]:
             if session.database:
                 session.execute(f"USE {quoted(session.database)}", _DOING)
             session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'", _DOING)
-
-
-@dataclass(frozen=True)
-class _Created:
-    """The lines of SHOW CREATE TABLE.
-
-    Attributes:
-        columns: The names of its columns, also of those that `information_schema` does not show.
-        primary: The primary key's; None without one.
-        keys: Those of the other keys, by name.
-        constraints: Those of foreign keys and checks, by name.
-        options: The end, without what documents have elsewhere.
-        partitions: The clause of its partitions; "" without any.
-    """
-
-    columns: tuple[str, ...]
-    primary: str | None
-    keys: Mapping[str, str]
-    constraints: Mapping[str, str]
-    options: str
-    partitions: str
-
-    @classmethod
-    def of(cls, statement: str) -> _Created:
-        """Return the parts of a statement."""
-        body, _, end = statement.rpartition("\n) ")
-        lines = [line.strip().removesuffix(",") for line in body.split("\n")[1:]]
-        options, _, partitions = end.partition("\n")
-        clause = _PARTITIONS.fullmatch(partitions)
-        return cls(
-            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
-            primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
-            keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
-            constraints={
-                unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
-            },
-            options=_ELSEWHERE.sub("", f" {options}").strip(),
-            partitions=clause[1] if clause else partitions,
-        )
 
 
 class _Reader:
@@ -261,10 +218,13 @@ class _Reader:
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        parts = _Created.of(created(self._session, name))
+        parts = CreatedTable.of(created(self._session, name))
         with refusals.noting():
             refuse_columns(self._session, name, parts.columns, self._columns[name], selection)
         unique, indexes, primary = self._indexes(name, parts)
+        columns = tuple(
+            each.model_copy(update={"default": parts.defaults.get(each.name, each.default)}) for each in columns
+        )
         kept = {column.name for column in columns}
         return Table(
             schema_name=name.schema,
@@ -283,7 +243,7 @@ class _Reader:
             comment=record["table_comment"] or None,
         )
 
-    def _options(self, name: TableName, parts: _Created, kept: Collection[str]) -> dict[str, Any]:
+    def _options(self, name: TableName, parts: CreatedTable, kept: Collection[str]) -> dict[str, Any]:
         settings: dict[str, dict[str, Any]] = defaultdict(dict)
         for record in self._columns[name]:
             if match := _ON_UPDATE.search(record["extra"]):
@@ -303,7 +263,7 @@ class _Reader:
         return {option: value for option, value in options.items() if value}
 
     def _indexes(
-        self, name: TableName, parts: _Created
+        self, name: TableName, parts: CreatedTable
     ) -> tuple[tuple[UniqueConstraint, ...], tuple[Index, ...], PrimaryKey | None]:
         records: dict[str, list[_Record]] = defaultdict(list)
         for record in self._keys[name]:
@@ -322,7 +282,7 @@ class _Reader:
                 indexes.append(Index(name=index, columns=columns, unique=own, definition=parts.keys[index]))
         return tuple(unique), tuple(indexes), primary
 
-    def _foreign_keys(self, name: TableName, parts: _Created) -> tuple[ForeignKey, ...]:
+    def _foreign_keys(self, name: TableName, parts: CreatedTable) -> tuple[ForeignKey, ...]:
         by_name: dict[str, list[_Record]] = defaultdict(list)
         for record in self._references[name]:
             by_name[record["constraint_name"]].append(record)
@@ -338,7 +298,7 @@ class _Reader:
             for key, records in by_name.items()
         )
 
-    def _checks_of(self, name: TableName, parts: _Created) -> tuple[CheckConstraint, ...]:
+    def _checks_of(self, name: TableName, parts: CreatedTable) -> tuple[CheckConstraint, ...]:
         found = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
         found |= {key: line for key, line in parts.constraints.items() if not _FOREIGN_KEY.match(line)}
         return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())

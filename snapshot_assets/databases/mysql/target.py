@@ -118,9 +118,7 @@ class MysqlTarget(MysqlWriter, SqlTarget):
             columns.setdefault(name, []).append(column)
         kinds = {name: {"VIEW": "view", "SEQUENCE": "sequence"}.get(what, "table") for name, what in found.items()}
         filled = self._with_rows([name for name, kind in kinds.items() if kind == "table"])
-        return {
-            name: ExistingTable(tuple(columns.get(name, ())), name in filled, kind) for name, kind in kinds.items()
-        }
+        return {name: ExistingTable(tuple(columns.get(name, ())), name in filled, kind) for name, kind in kinds.items()}
 
     def _named(
         self, query: str, tables: Sequence[TableName], wanted: Mapping[TableName, TableName], value: str

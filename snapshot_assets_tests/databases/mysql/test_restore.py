@@ -115,3 +115,22 @@ def test_a_database_comes_back_as_the_server_prints_it(pair: tuple[MariadbServer
         assert extracted(into.uri("shop")).tables == schema.tables
     finally:
         into.drop_databases()
+
+
+def test_a_default_whose_bytes_are_no_text_is_exact(
+    mariadb_server: MariadbServer,
+    second_mariadb_server: MariadbServer,
+    mariadb_database: str,
+    second_mariadb_database: str,
+) -> None:
+    default = "005CFF2727C30A"
+    columns = f"id int, b varbinary(9) NOT NULL DEFAULT x'{default}' COMMENT 'it''s', c binary(2) DEFAULT '\\0\\0'"
+    mariadb_server.sql(f"CREATE TABLE `a'b` ({columns})", database="shop")
+    origin, into = DatabaseAddress("shop", mariadb_database), DatabaseAddress("shop", second_mariadb_database)
+    with source(origin) as database:
+        documents = database.extract(Selection())
+    copy(documents, origin, into)
+    second_mariadb_server.sql("INSERT INTO `a'b` () VALUES ()", database="shop")
+    assert second_mariadb_server.sql("SELECT hex(b), hex(c) FROM shop.`a'b`") == f"{default}\t0000"
+    with source(into) as database:
+        assert database.extract(Selection()).tables == documents.tables
