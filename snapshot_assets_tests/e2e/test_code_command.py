@@ -65,7 +65,7 @@ def test_code_is_restored_after_the_rows_and_only_on_request_and_where_it_can_be
     assert postgresql_server.psql(coded, "SELECT string_agg(what, ',') FROM audit WHERE what = 'x'") == "x"
     other = snapshots("import", "--from", location, "--target", coded)
     assert other.status == 2
-    assert "were restored with code; asked for is everything" in other.err
+    assert "were restored with everything, with its code; asked for is everything" in other.err
 
     call = ("import", "--from", location, "--with-code", "--target", f"duckdb://{tmp_path / 'target.duckdb'}")
     refused = snapshots(*call)

@@ -168,11 +168,15 @@ def derived_name(name: str, old: str, new: str) -> str:
     if old == new:
         return name
     own = name[len(old) :] if name.startswith(f"{old}_") else f"_{name}"
-    derived = f"{new}{own}"
-    if len(derived.encode()) <= LONGEST:
-        return derived
-    short = derived.encode()[: LONGEST - 9].decode(errors="ignore")
-    return f"{short}_{sha256(derived.encode()).hexdigest()[:8]}"
+    return fitting_name(f"{new}{own}")
+
+
+def fitting_name(name: str) -> str:
+    """Return a name, or one of `LONGEST` bytes in its place that no other long name gets."""
+    if len(name.encode()) <= LONGEST:
+        return name
+    short = name.encode()[: LONGEST - 9].decode(errors="ignore")
+    return f"{short}_{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def renamed_foreign_keys(keys: Sequence[ForeignKey], names: Mapping[TableName, TableName]) -> Iterator[ForeignKey]:
@@ -248,12 +252,6 @@ def clashes(schema: DatabaseSchema, title: str, rule: NameRule) -> Iterator[str]
                 f"Columns {_listed(columns)} of {table.table_name} would be one in {title}, which ignores case in"
                 " names. Rename one in the source, or export a view with another name for it."
             )
-    indexes = [(table.schema_name, index.name) for table in schema.tables for index in table.indexes]
-    sequences = [(each.schema_name, each.name) for table in schema.tables for each in table.sequences]
-    for what, names in (("Indexes", indexes), ("Sequences", sequences)):
-        for group in _alike(names, rule):
-            if len({name for name, _ in group}) == 1:
-                yield f"{what} {_listed(group)} would be one in {title}, which ignores case in names. Rename one."
 
 
 def _listed(group: Iterable[tuple[str, ...]]) -> str:

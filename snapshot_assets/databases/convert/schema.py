@@ -7,13 +7,14 @@ not. A converted column is native in its Arrow type, so a file's values can be l
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
 
 from snapshot_assets.databases.convert.literals import plain_default
 from snapshot_assets.databases.convert.lost import LostObjects, changed_form, is_plain, lost_details, lost_limit
+from snapshot_assets.databases.convert.own_names import OwnNames
+from snapshot_assets.databases.convert.renaming import LONGEST
 from snapshot_assets.databases.definition import Adapter
 from snapshot_assets.databases.selection.columns import identity_sequences
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
@@ -78,11 +79,7 @@ class _Conversion:
     def __init__(self, schema: DatabaseSchema, kind: str, target: Adapter) -> None:
         self._schema, self._source, self._kind, self._target = schema, schema.database, kind, target
         self._tables = {table.table_name: table for table in schema.tables}
-        self._named = Counter(
-            (table.schema_name, name.lower())
-            for table in schema.tables
-            for name in (*(key.name for key in table.unique), *(index.name for index in table.indexes))
-        )
+        self._names = OwnNames(schema)
         self._others = LostObjects(schema)
         self._text = target.type_for(pa.string())
         self.lost: list[str] = []
@@ -113,7 +110,7 @@ class _Conversion:
         else:
             primary = None
         unique = (
-            UniqueConstraint(name=self._own_name(table, key.name), columns=key.columns)
+            UniqueConstraint(name=self._own_name(table, "Unique constraint", key.name), columns=key.columns)
             for key in table.unique
             if self._keeps_key(key.definition, f"Unique constraint {key.name} of {name}")
         )
@@ -125,7 +122,7 @@ class _Conversion:
             primary_key=primary,
             unique=tuple(unique),
             foreign_keys=tuple(
-                key.model_copy(update={"definition": None})
+                key.model_copy(update={"name": self._own_name(table, "Foreign key", key.name), "definition": None})
                 for key in table.foreign_keys
                 if self._keeps_foreign_key(table, key)
             ),
@@ -195,7 +192,8 @@ class _Conversion:
             taken.add(column.name)
             # MySQL's numbers of an unsigned column go up to 2^64; a maximum that is never reached is no loss.
             ends = {"minimum": max(sequence.minimum, _LEAST), "maximum": min(sequence.maximum, _MOST)}
-            yield sequence.model_copy(update={"type": None, "cache": 1, "owned": False, **ends})
+            name = self._own_name(table, "Sequence", sequence.name)
+            yield sequence.model_copy(update={"name": name, "type": None, "cache": 1, "owned": False, **ends})
 
     def _keeps_key(self, definition: str | None, what: str) -> bool:
         """Return whether the other kind can have a key; record what it loses."""
@@ -224,7 +222,8 @@ class _Conversion:
 
     def _lost_actions(self, schema: DatabaseSchema) -> Iterator[str]:
         for name, table in ((table.table_name, table) for table in schema.tables):
-            definitions = {key.name: key.definition or "" for key in self._tables[name].foreign_keys}
+            of = self._tables[name]
+            definitions = {self._names.of(of, "Foreign key", key.name): key.definition or "" for key in of.foreign_keys}
             for key in table.foreign_keys:
                 if match := _ACTIONS.search(definitions[key.name]):
                     yield f"Foreign key {key.name} of {name} is carried over without {match.group()}."
@@ -240,17 +239,17 @@ class _Conversion:
             if not is_plain(index):
                 self.lost.append(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
                 continue
-            name = self._own_name(table, index.name)
+            name = self._own_name(table, "Index", index.name)
             head = f"CREATE {'UNIQUE ' if index.unique else ''}INDEX {identifier(name)}"
             definition = f"{head} ON {qualified(table.table_name)} {identifiers(index.columns)}"
             yield index.model_copy(update={"name": name, "definition": definition})
 
-    def _own_name(self, table: Table, name: str) -> str:
-        """Return the name of an index: MySQL's tables may share one, and those of a schema elsewhere may not."""
-        if self._named[table.schema_name, name.lower()] < 2:
-            return name
-        self.lost.append(f"Index {name} of {table.table_name} gets the name {table.name}_{name}: others have its name.")
-        return f"{table.name}_{name}"
+    def _own_name(self, table: Table, kind: str, name: str) -> str:
+        own = self._names.of(table, kind, name)
+        if own != name:
+            reason = f"it has more than {LONGEST} bytes" if len(name.encode()) > LONGEST else "others have its name"
+            self.lost.append(f"{kind} {name} of {table.table_name} gets the name {own}: {reason}.")
+        return own
 
 
 def _draws_from(default: str | None, sequence: Sequence) -> bool:

@@ -16,7 +16,7 @@ from pymysql.charset import charset_by_name
 
 from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
 from snapshot_assets.databases.mysql.session import MysqlSession
-from snapshot_assets.databases.mysql.texts import quoted
+from snapshot_assets.databases.mysql.texts import quoted, unquoted
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED
 from snapshot_assets.databases.selection.hidden import mentioned
 from snapshot_assets.databases.sql import literal
@@ -42,9 +42,14 @@ _NAME = r'(?:`(?:[^`]|``)*`|"(?:[^"]|"")*")'
 _HEAD = re.compile(rf"CREATE(?: OR REPLACE)?(?: DEFINER={_NAME}(?:@{_NAME})?)?\s", re.IGNORECASE)
 _EVENT = rf"CREATE EVENT {_NAME} ON SCHEDULE [^`\"]*? ON COMPLETION (?:NOT )?PRESERVE "
 _ENABLED = re.compile(rf"({_EVENT})ENABLE\b", re.IGNORECASE)
+_DOING = "reading the rights to code"
 _STATEMENTS = {"function": r"CREATE (?:AGGREGATE )?FUNCTION\s", "event": rf"{_EVENT}(?:ENABLE|DISABLE)\b"}
 """What a statement begins with, where that is not CREATE and the kind: of an event, whether it is enabled is known."""
 
+_RIGHTS = {"TRIGGER": "trigger", "EVENT": "event"}
+"""The rights without which the server shows a user that there is none of a kind."""
+
+_GRANT = re.compile(r"GRANT (?P<rights>.*) ON (?P<on>\*|`(?:[^`]|``)*`)\.\* TO ")
 _UNSHOWN = (
     "the server does not show its text to this user: grant SELECT on mysql.proc in MariaDB, SHOW_ROUTINE in MySQL"
 )
@@ -79,7 +84,33 @@ def code_options(
         entry |= {"on": list(on)} if on is not None else {}
         entry |= {each: created[each] for each in _KEPT if each in created} | {"definer": row["definer"]}
         options[schema]["code"].append(entry | ({"created": row["created"]} if row["created"] else {}))
+    for schema, kind, right in _unseen(session, {table.schema for table in tables}):
+        what = f"{kind} of {schema}, if it has any (the server hides it from a user without the right {right})"
+        options[schema][NOT_CARRIED].append(what)
     return options
+
+
+def _unseen(session: MysqlSession, schemas: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield schema, kind and right for each kind of code that the server hides; the rights of MySQL's roles count."""
+    roles = "" if session.mariadb else session.rows("SELECT CURRENT_ROLE() AS roles", _DOING)[0]["roles"]
+    using = f" FOR CURRENT_USER USING {roles}" if roles not in ("", "NONE") else ""
+    rows = session.rows(f"SHOW GRANTS{using}", _DOING)
+    grants = [match for row in rows if (match := _GRANT.match(next(iter(row.values()))))]
+    for schema in sorted(schemas):
+        held = {right for each in grants if _names(each["on"], schema) for right in each["rights"].split(", ")}
+        if "ALL PRIVILEGES" not in held:
+            yield from ((schema, kind, right) for right, kind in _RIGHTS.items() if right not in held)
+
+
+def _names(on: str, schema: str) -> bool:
+    """Return whether a grant on a pattern of databases, or on all, names one."""
+    pattern = "%" if on == "*" else unquoted(on)
+    parts = re.split(r"(\\.|[%_])", pattern)
+    like = {"%": ".*", "_": "."}
+    return (
+        re.fullmatch("".join(like.get(each) or re.escape(each.removeprefix("\\")) for each in parts), schema)
+        is not None
+    )
 
 
 def _created(session: MysqlSession, kind: str, name: TableName) -> dict[str, Any]:

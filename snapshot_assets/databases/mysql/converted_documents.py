@@ -6,14 +6,16 @@ get a length.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from snapshot_assets.databases.convert.literals import NOW
 from snapshot_assets.databases.mysql.texts import listed, quoted
 from snapshot_assets.databases.mysql.write_forms import BYTES, TEXT
-from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, ForeignKey, Table, TableName
 
 _KEY_BYTES = 3072
+_LENGTH = re.compile(r"\([\d,]*\)")
 _LONGEST = {"Comment of table": 2048, "Comment of column": 1024}
 _SIZED = {TEXT: ("varchar", 4), BYTES: ("varbinary", 1)}
 """The types with a length, and the most bytes of one of its units."""
@@ -28,6 +30,7 @@ def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
 class _Adapting:
     def __init__(self, schema: DatabaseSchema) -> None:
         self._schema = schema
+        self._tables = {table.table_name: table for table in schema.tables}
         self._lengths = dict(_lengths(schema))
         self.lost: list[str] = []
 
@@ -38,12 +41,11 @@ class _Adapting:
                 self.lost.append(f"Table {name} is left out: it has no columns, and MySQL has no such tables.")
                 continue
             numbered = self._numbered(table)
-            kept = {each.table_name for each in self._schema.tables if each.columns}
             yield table.model_copy(
                 update={
                     "columns": tuple(self._column(table, column, numbered) for column in table.columns),
                     "sequences": tuple(each for each in table.sequences if each.column == numbered),
-                    "foreign_keys": tuple(key for key in table.foreign_keys if key.referenced in kept),
+                    "foreign_keys": tuple(key for key in table.foreign_keys if self._keeps(table, key)),
                     "indexes": tuple(
                         index.model_copy(update={"definition": _index(index.name, index.columns, index.unique)})
                         for index in table.indexes
@@ -51,6 +53,18 @@ class _Adapting:
                     "comment": self._comment("table", str(name), table.comment),
                 }
             )
+
+    def _keeps(self, table: Table, key: ForeignKey) -> bool:
+        """Return whether MySQL can have a foreign key; record one whose columns have other types than those there."""
+        referred = self._tables.get(key.referenced)
+        if referred is None or not referred.columns:
+            return False
+        sides = [map(of.column, names) for of, names in ((table, key.columns), (referred, key.referenced_columns))]
+        same = all(_LENGTH.sub("", one.type) == _LENGTH.sub("", other.type) for one, other in zip(*sides, strict=True))
+        if not same:
+            what = f"Foreign key {key.name} of {table.table_name}"
+            self.lost.append(f"{what} is left out: MySQL requires one type on both sides.")
+        return same
 
     def _numbered(self, table: Table) -> str | None:
         """Return the column that gets AUTO_INCREMENT: one that draws from a sequence, and is the first of a key."""

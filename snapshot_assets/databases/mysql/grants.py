@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.mysql.session import MysqlSession
-from snapshot_assets.databases.mysql.texts import quoted, unquoted
+from snapshot_assets.databases.mysql.texts import quoted
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.hidden import hidden_of
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
@@ -23,57 +22,11 @@ from snapshot_assets.format.units import noun
 _AROUND = re.compile(r"\A(?:\((?:`(?:[^`]|``)*`,?)*\) )?AS | WITH (?:CASCADED|LOCAL) CHECK OPTION\Z", re.IGNORECASE)
 """What a server prints before and after the query of a view: names of columns (MySQL), and an option."""
 
-_NAME = r"`(?:[^`]|``)*`"
-_KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
-_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
-_ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
-_PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 
-
-@dataclass(frozen=True)
-class Created:
-    """The lines of SHOW CREATE TABLE.
-
-    Attributes:
-        columns: The names of its columns, also of those that `information_schema` does not show.
-        primary: The primary key's; None without one.
-        keys: Those of the other keys, by name.
-        constraints: Those of foreign keys and checks, by name.
-        options: The end, without what documents have elsewhere.
-        partitions: The clause of its partitions; "" without any.
-    """
-
-    columns: tuple[str, ...]
-    primary: str | None
-    keys: Mapping[str, str]
-    constraints: Mapping[str, str]
-    options: str
-    partitions: str
-
-    @classmethod
-    def of(cls, statement: str) -> Created:
-        """Return the parts of a statement."""
-        body, _, end = statement.rpartition("\n) ")
-        lines = [line.strip().removesuffix(",") for line in body.split("\n")[1:]]
-        options, _, partitions = end.partition("\n")
-        clause = _PARTITIONS.fullmatch(partitions)
-        return cls(
-            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
-            primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
-            keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
-            constraints={
-                unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
-            },
-            options=_ELSEWHERE.sub("", f" {options}").strip(),
-            partitions=clause[1] if clause else partitions,
-        )
-
-
-def created(session: MysqlSession, name: TableName) -> Created:
+def created(session: MysqlSession, name: TableName) -> str:
     """Return what SHOW CREATE TABLE prints of a table; refuse one on which the user has no right as a whole."""
     with _naming_all(session, name):
-        [row] = session.rows(f"SHOW CREATE TABLE {quoted(*name)}", f"reading {name}")
-    return Created.of(str(row["Create Table"]))
+        return session.printed(f"SHOW CREATE TABLE {quoted(*name)}", "Create Table", f"reading {name}")
 
 
 def view_query(session: MysqlSession, name: TableName) -> str:
@@ -83,16 +36,16 @@ def view_query(session: MysqlSession, name: TableName) -> str:
         DatabaseDeniedError: The server does not show it to this user.
     """
     try:
-        [row] = session.rows(f"SHOW CREATE VIEW {quoted(*name)}", f"reading {name}")
+        statement = session.printed(f"SHOW CREATE VIEW {quoted(*name)}", "Create View", f"reading {name}")
     except DatabaseDeniedError:
         raise DatabaseDeniedError(
             f"MySQL {session.alias!r} does not show the query of view {name} to this user. Grant SHOW VIEW on it, or"
             " leave it out: exclude_tables.",
             table=table_text(name),
         ) from None
-    _, found, query = str(row["Create View"]).partition(f" VIEW {quoted(*name)} ")
+    _, found, query = statement.partition(f" VIEW {quoted(*name)} ")
     if not found:
-        raise DatabaseError(f"MySQL {session.alias!r} prints view {name} in another form: {row['Create View'][:200]}")
+        raise DatabaseError(f"MySQL {session.alias!r} prints view {name} in another form: {statement[:200]}")
     return _AROUND.sub("", query)
 
 

@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
-from snapshot_assets.databases.mysql.grants import Created, created, refuse_columns, refuse_partly, view_query
+from snapshot_assets.databases.mysql.created_table import CreatedTable
+from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
@@ -240,10 +241,13 @@ class _Reader:
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        parts = created(self._session, name)
+        parts = CreatedTable.of(created(self._session, name))
         with refusals.noting():
             refuse_columns(self._session, name, parts.columns, self._columns[name], selection)
         unique, indexes, primary = self._indexes(name, parts)
+        columns = tuple(
+            each.model_copy(update={"default": parts.defaults.get(each.name, each.default)}) for each in columns
+        )
         kept = {column.name for column in columns}
         return Table(
             schema_name=name.schema,
@@ -262,7 +266,7 @@ class _Reader:
             comment=record["table_comment"] or None,
         )
 
-    def _options(self, name: TableName, parts: Created, kept: Collection[str]) -> dict[str, Any]:
+    def _options(self, name: TableName, parts: CreatedTable, kept: Collection[str]) -> dict[str, Any]:
         settings: dict[str, dict[str, Any]] = defaultdict(dict)
         for record in self._columns[name]:
             if match := _ON_UPDATE.search(record["extra"]):
@@ -284,7 +288,7 @@ class _Reader:
         return {option: value for option, value in options.items() if value}
 
     def _indexes(
-        self, name: TableName, parts: Created
+        self, name: TableName, parts: CreatedTable
     ) -> tuple[tuple[UniqueConstraint, ...], tuple[Index, ...], PrimaryKey | None]:
         records: dict[str, list[_Record]] = defaultdict(list)
         for record in self._keys[name]:
@@ -303,7 +307,7 @@ class _Reader:
                 indexes.append(Index(name=index, columns=columns, unique=own, definition=parts.keys[index]))
         return tuple(unique), tuple(indexes), primary
 
-    def _foreign_keys(self, name: TableName, parts: Created) -> tuple[ForeignKey, ...]:
+    def _foreign_keys(self, name: TableName, parts: CreatedTable) -> tuple[ForeignKey, ...]:
         by_name: dict[str, list[_Record]] = defaultdict(list)
         for record in self._references[name]:
             by_name[record["constraint_name"]].append(record)
@@ -319,7 +323,7 @@ class _Reader:
             for key, records in by_name.items()
         )
 
-    def _checks_of(self, name: TableName, parts: Created) -> tuple[CheckConstraint, ...]:
+    def _checks_of(self, name: TableName, parts: CreatedTable) -> tuple[CheckConstraint, ...]:
         found = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
         found |= {key: line for key, line in parts.constraints.items() if not _FOREIGN_KEY.match(line)}
         return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())

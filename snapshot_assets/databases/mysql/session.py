@@ -18,6 +18,7 @@ from pymysql.cursors import DictCursor
 
 from snapshot_assets.databases.mysql import Place, lock_waits, place_of
 from snapshot_assets.databases.mysql.failures import LOST, number_of, translating
+from snapshot_assets.databases.mysql.texts import readable
 from snapshot_assets.databases.mysql.wire import RowStream
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
@@ -166,6 +167,15 @@ class MysqlConnection:
     def rows(self, sql: str, doing: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         """Return a query's rows by column name; `%s` stands for a parameter if there are any."""
         return self._result(sql, doing, parameters)[1]
+
+    def printed(self, sql: str, column: str, doing: str) -> str:
+        """Return the statement that SHOW CREATE prints in a column; see `texts.readable`."""
+        encoding, self._connection.encoding = self._connection.encoding, "latin1"  # any bytes are texts of it
+        try:
+            [row] = self._result(sql.encode(), doing, ())[1]
+        finally:
+            self._connection.encoding = encoding
+        return readable(row[column].encode("latin1"))
 
     def fields(self, sql: str, doing: str) -> list[Any]:
         """Return the columns of a query, as the driver describes them."""

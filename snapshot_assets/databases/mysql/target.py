@@ -55,10 +55,11 @@ _INSIDE = re.compile(r"(?P<name>[a-z]+)(?:\((?P<sizes>[\d,]+)\))?(?P<rest>.*)", 
 _ANY_WIDTH = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
 
 _EXISTING = """
-SELECT t.table_schema AS "schema", t.table_name AS "table", t.table_type AS what, c.column_name AS "column"
-FROM information_schema.tables t LEFT JOIN information_schema.columns c
-ON c.table_schema = t.table_schema AND c.table_name = t.table_name
-WHERE {names} ORDER BY t.table_schema, t.table_name, c.ordinal_position
+SELECT table_schema AS "schema", table_name AS "table", table_type AS what FROM information_schema.tables WHERE {names}
+"""
+_EXISTING_COLUMNS = """
+SELECT table_schema AS "schema", table_name AS "table", column_name AS "column" FROM information_schema.columns
+WHERE {names} ORDER BY ordinal_position
 """
 _TYPES = """
 SELECT column_name AS name, column_type AS type, generation_expression AS "generated"
@@ -110,18 +111,23 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         if not tables:
             return {}
         wanted = {self._folded(name): name for name in tables}
-        found: dict[TableName, tuple[str, list[str]]] = {}
-        query = _EXISTING.format(names=_among(tables, "t.table_schema", "t.table_name"))
-        for row in self.rows(query, "looking up tables"):
+        columns = dict[TableName, list[str]]()
+        # Of a join with the columns, the server reads those of all its tables, however few are named.
+        found = dict(self._named(_EXISTING, tables, wanted, "what"))
+        for name, column in self._named(_EXISTING_COLUMNS, tables, wanted, "column"):
+            columns.setdefault(name, []).append(column)
+        kinds = {name: {"VIEW": "view", "SEQUENCE": "sequence"}.get(what, "table") for name, what in found.items()}
+        filled = self._with_rows([name for name, kind in kinds.items() if kind == "table"])
+        return {name: ExistingTable(tuple(columns.get(name, ())), name in filled, kind) for name, kind in kinds.items()}
+
+    def _named(
+        self, query: str, tables: Sequence[TableName], wanted: Mapping[TableName, TableName], value: str
+    ) -> Iterator[tuple[TableName, str]]:
+        """Yield a value of each row of a query that names one of the wanted tables, and that table's name."""
+        for row in self.rows(query.format(names=_among(tables, "table_schema", "table_name")), "looking up tables"):
             name = wanted.get(self._folded(TableName(row["schema"], row["table"])))
             if name is not None:
-                what = {"VIEW": "view", "SEQUENCE": "sequence"}.get(row["what"], "table")
-                found.setdefault(name, (what, []))[1].append(row["column"])
-        filled = self._with_rows([name for name, (what, _) in found.items() if what == "table"])
-        return {
-            name: ExistingTable(tuple(filter(None, columns)), name in filled, what)
-            for name, (what, columns) in found.items()
-        }
+                yield name, row[value]
 
     def _folded(self, name: TableName) -> TableName:
         return TableName(name.schema.lower(), name.table.lower()) if self.folds else name

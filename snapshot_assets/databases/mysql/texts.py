@@ -51,6 +51,20 @@ def tokens(text: str) -> Iterator[str]:
     return (match[0] for match in _TOKEN.finditer(text))
 
 
+def readable(statement: bytes) -> str:
+    """Return a statement that SHOW CREATE prints; constants whose bytes are no UTF-8 become hexadecimal ones."""
+    return "".join(map(_readable, tokens(statement.decode(errors="surrogateescape"))))
+
+
+def _readable(token: str) -> str:
+    try:
+        token.encode()
+    except UnicodeEncodeError:
+        value = _unescaped(token[1:-1].replace("''", "'")).encode(errors="surrogateescape")
+        return f" x'{value.hex().upper()}'"
+    return token
+
+
 def check_text(text: str, where: str, *, commas: bool = False) -> str:
     """Return a text that can be a part of a statement; what is for newer servers only is for all.
 
@@ -65,7 +79,7 @@ def check_text(text: str, where: str, *, commas: bool = False) -> str:
         DocumentError: It has no such form.
     """
     if "\\" in tokens(text):  # outside of a string
-        text = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
+        text = _unescaped(text)
     text = _VERSIONED.sub(r"\1\2", text)
     depth, found = 0, ""
     for token in tokens(text):
@@ -82,6 +96,10 @@ def check_text(text: str, where: str, *, commas: bool = False) -> str:
             field=where,
         )
     return text
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
 
 
 def check_type(text: str, where: str) -> str:

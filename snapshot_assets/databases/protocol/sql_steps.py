@@ -290,10 +290,11 @@ class SqlSteps(ABC):
             # that was taken before is taken still.
             proven = any(each.there for each in step.statements)
             tried = prior is not None and (prior.status in ("failed", "made") or (prior.status == "taken" and proven))
-            status = "made" if tried and self._is_there(step) else "taken"
+            if tried and self._is_there(step):
+                return StepResult(step.name, record.id, "made", sql=_table_sql(step))
+            status = "taken"
         message = str(error.attributes.get("reason", error))
-        sql = _table_sql(step) if status == "made" else ""
-        return StepResult(step.name, record.id, status, message, self._violated(error), sql)
+        return StepResult(step.name, record.id, status, message, self._violated(error))
 
     def _is_there(self, step: SchemaStep) -> bool:
         """Return whether the object of a step is there: one of its name may be of another kind or table."""

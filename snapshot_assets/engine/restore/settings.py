@@ -122,7 +122,7 @@ def filters_text(filters: str) -> str:
     if not values["expressions"]:
         parts.append("no expressions")
     if values.get("code"):
-        parts.append("code")
+        parts = [*(parts or ["everything"]), "with its code"]
     if renaming := renaming_of(filters):
         parts.append(str(renaming))
     return ", ".join(parts) or "everything"

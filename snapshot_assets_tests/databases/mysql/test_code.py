@@ -189,11 +189,38 @@ def test_a_user_who_may_not_see_texts_gets_them_named(mariadb_server: MariadbSer
     mariadb_server.sql("DROP USER clerk")
     assert code_by_kind(schema) == {}
     hidden = uncarried_by_kind(schema)
-    assert set(hidden) == {"function", "procedure", "package", "package body"}
+    assert set(hidden) == {"function", "procedure", "package", "package body", "trigger", "event"}
+    assert hidden["event"] == ["of shop, if it has any (the server hides it from a user without the right EVENT)"]
     assert hidden["procedure"] == [
         "shop.note (the server does not show its text to this user: grant SELECT on mysql.proc in MariaDB, SHOW_ROUTINE"
         " in MySQL)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("grants", "unseen"),
+    [
+        (("SELECT, TRIGGER, EVENT ON shop.*",), set()),
+        (("SELECT ON shop.*", r"TRIGGER ON `s\_op`.*", "EVENT ON `s_o%`.*"), {"trigger"}),
+        (("ALL ON *.*",), set()),
+        (("SELECT ON shop.*", "unused_role"), {"trigger", "event"}),
+    ],
+)
+def test_the_rights_to_see_code_are_those_on_all_databases_of_a_pattern_and_of_roles(
+    mariadb_server: MariadbServer, mariadb_database: str, grants: tuple[str, ...], unseen: set[str]
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int)", "CREATE OR REPLACE ROLE unused_role", database="shop")
+    mariadb_server.sql(
+        "GRANT TRIGGER, EVENT ON shop.* TO unused_role", "CREATE OR REPLACE USER clerk IDENTIFIED BY 'x'"
+    )
+    mariadb_server.sql(*(f"GRANT {each} TO clerk" for each in grants))
+    try:
+        assert set(uncarried_by_kind(described(mariadb_server.uri("shop", "clerk", "x")))) == unseen
+        if "unused_role" in grants:
+            mariadb_server.sql("SET DEFAULT ROLE unused_role FOR clerk")
+            assert not uncarried_by_kind(described(mariadb_server.uri("shop", "clerk", "x")))
+    finally:
+        mariadb_server.sql("DROP USER clerk", "DROP ROLE unused_role")
 
 
 def test_code_that_names_what_the_plan_hides_is_left_out(coded: str) -> None:

@@ -18,6 +18,7 @@ from snapshot_assets.databases.mysql import type_for
 from snapshot_assets.databases.mysql.session import MysqlConnection
 from snapshot_assets.databases.mysql.write_forms import constants_of, rows_of, unfit_values
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
@@ -113,7 +114,8 @@ def test_a_database_of_postgresql_is_restored(
         postgresql_database,
         "CREATE TABLE kinds (id serial PRIMARY KEY, b boolean, n numeric(10,2), s text NOT NULL, at timestamptz,"
         " x bytea)",
-        "CREATE TABLE codes (code text PRIMARY KEY, kind int REFERENCES kinds, other text REFERENCES codes)",
+        "CREATE TABLE codes (code text PRIMARY KEY, kind int REFERENCES kinds, other text REFERENCES codes,"
+        " big bigint REFERENCES kinds)",
         "COMMENT ON TABLE kinds IS 'it''s \\ here'",
         "CREATE INDEX by_text ON kinds (s)",
         "INSERT INTO kinds (b, n, s, at, x) VALUES (true, -1.50, 'it''s \\', '2024-01-01 00:00+01', '\\x00275cff'),"
@@ -124,6 +126,7 @@ def test_a_database_of_postgresql_is_restored(
     schema = documents(origin)
     lost = copy(schema, origin, into).lost
     assert "Column public.kinds.at holds instants as local times of UTC." in lost
+    assert "Foreign key codes_big_fkey of public.codes is left out: MySQL requires one type on both sides." in lost
     assert "Column public.codes.code has at most 768 characters: it belongs to a key." in lost
     assert mariadb_server.sql("SELECT b, n, s, x FROM public.kinds WHERE id = 2") == "NULL\tNULL\tgröße 🦆\tNULL"
     assert mariadb_server.sql("SELECT b, n, s, at, hex(x) FROM public.kinds WHERE id = 1") == (
@@ -167,6 +170,39 @@ def test_indexes_of_two_tables_that_share_a_name_are_restored(
     assert [[index.name for index in table.indexes] for table in tables] == [["t_by_a"], ["u_by_a"]]
     assert all(key.columns == ("b",) for table in tables for key in table.unique)
     assert sum(len(table.unique) for table in tables) == 2
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_keys_whose_names_others_have_or_that_are_too_long_are_restored(
+    tmp_path: Path, postgresql_database: str, mariadb_server: MariadbServer, mariadb_database: str, kind: str
+) -> None:
+    long, table = "l" * 63, "t" * 60  # MySQL has names of 64 characters
+    mariadb_server.sql(
+        f"CREATE TABLE {table} (id int AUTO_INCREMENT PRIMARY KEY, a int, b int, c int, KEY {long}1 (a),"
+        f" UNIQUE KEY {long}2 (b), KEY {table} (c), KEY own (a, b), KEY x (a, c),"
+        f" CONSTRAINT {long}3 FOREIGN KEY (a) REFERENCES {table} (id), CONSTRAINT {long}2 FOREIGN KEY (b) REFERENCES"
+        f" {table} (id))",
+        f"CREATE TABLE u (a int, b int, KEY OWN (a), KEY {table}_own (b))",
+        "CREATE VIEW X AS SELECT 1 AS one",
+        database="shop",
+    )
+    origin = DatabaseAddress("shop", mariadb_database)
+    into = fresh(tmp_path, "into") if kind == "duckdb" else DatabaseAddress("into", postgresql_database)
+    schema = documents(origin)
+    assert not [each for each in restore_warnings(schema) if "Views" not in each]
+    copy(schema, origin, into)
+    with source(into) as database:
+        tables = database.extract(Selection(schemas=("shop",), time_columns={})).tables
+    made = {table.name: table for table in tables}
+    names = [index.name for each in made.values() for index in each.indexes]
+    assert len({name.lower() for name in names} | {table, "u", "x"}) == len(names) + 3
+    assert all(len(name) <= 63 for name in names)
+    assert sorted(each.columns for each in made[table].indexes) == [("a",), ("a", "b"), ("a", "c"), ("c",)]
+    assert [each.columns for each in made["u"].indexes] == [("a",), ("b",)]
+    assert [key.columns for key in made[table].unique] == [("b",)]
+    assert len(made[table].sequences) == 1
+    if kind == "postgresql":  # a key of a table to itself is none of DuckDB's
+        assert [key.columns for key in made[table].foreign_keys] == [("a",), ("b",)]
 
 
 def test_a_name_that_mysql_cannot_have_is_refused(mariadb_database: str) -> None:

@@ -170,3 +170,22 @@ def test_a_server_that_ignores_the_case_of_names_comes_back_and_its_code_is_warn
             assert "compares names of tables without their case (lower_case_table_names). Code" in caplog.text
         finally:
             second_mariadb_server.drop_databases()
+
+
+def test_a_default_whose_bytes_are_no_text_is_exact(
+    mariadb_server: MariadbServer,
+    second_mariadb_server: MariadbServer,
+    mariadb_database: str,
+    second_mariadb_database: str,
+) -> None:
+    default = "005CFF2727C30A"
+    columns = f"id int, b varbinary(9) NOT NULL DEFAULT x'{default}' COMMENT 'it''s', c binary(2) DEFAULT '\\0\\0'"
+    mariadb_server.sql(f"CREATE TABLE `a'b` ({columns})", database="shop")
+    origin, into = DatabaseAddress("shop", mariadb_database), DatabaseAddress("shop", second_mariadb_database)
+    with source(origin) as database:
+        documents = database.extract(Selection())
+    copy(documents, origin, into)
+    second_mariadb_server.sql("INSERT INTO `a'b` () VALUES ()", database="shop")
+    assert second_mariadb_server.sql("SELECT hex(b), hex(c) FROM shop.`a'b`") == f"{default}\t0000"
+    with source(into) as database:
+        assert database.extract(Selection()).tables == documents.tables

@@ -1,0 +1,58 @@
+"""The parts of a statement that SHOW CREATE TABLE prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from snapshot_assets.databases.mysql.texts import unquoted
+
+_NAME = r"`(?:[^`]|``)*`"
+_DIGITS = re.compile(rf"(?P<name>{_NAME}) .* DEFAULT +(?P<digits>x'[0-9A-F]+')")
+_KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
+_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
+_ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
+_PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class CreatedTable:
+    """The lines of SHOW CREATE TABLE.
+
+    Attributes:
+        columns: The names of its columns, also of those that `information_schema` does not show.
+        defaults: The defaults, by column, whose bytes are no text: `information_schema` has question marks for them.
+        primary: The primary key's; None without one.
+        keys: Those of the other keys, by name.
+        constraints: Those of foreign keys and checks, by name.
+        options: The end, without what documents have elsewhere.
+        partitions: The clause of its partitions; "" without any.
+    """
+
+    columns: tuple[str, ...]
+    defaults: Mapping[str, str]
+    primary: str | None
+    keys: Mapping[str, str]
+    constraints: Mapping[str, str]
+    options: str
+    partitions: str
+
+    @classmethod
+    def of(cls, statement: str) -> CreatedTable:
+        """Return the parts of a statement."""
+        body, _, end = statement.rpartition("\n) ")
+        lines = [line.strip().removesuffix(",") for line in body.split("\n")[1:]]
+        options, _, partitions = end.partition("\n")
+        clause = _PARTITIONS.fullmatch(partitions)
+        return cls(
+            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
+            defaults={unquoted(match["name"]): match["digits"] for match in map(_DIGITS.match, lines) if match},
+            primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
+            keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
+            constraints={
+                unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
+            },
+            options=_ELSEWHERE.sub("", f" {options}").strip(),
+            partitions=clause[1] if clause else partitions,
+        )
