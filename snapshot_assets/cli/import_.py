@@ -209,7 +209,8 @@ def run(options: argparse.Namespace) -> int:
             with suppress(SchemaIncompleteError, PartlyRestoredError):  # the report has what is not there
                 run_recorded(options, f"{request.name}_restore", watch, restore)
             run.stage = watch.stage
-            _check(run, work)
+            with run.target():
+                _check(run, work)
     return report(options, request.store.uri, run, work)
 
 

@@ -64,6 +64,7 @@ class DatabaseKind:
         local_file: Whether it is a file, which tasks on other machines cannot open, and which opening a target creates.
         fields: Which of the fields `encoding`, `copy` and `consistency` a source takes; see `DatabaseAddress`.
         code: Whether functions, triggers and other code can be restored from one into another.
+        holder_reads: Whether the connection that holds a state reads it too, so that the driver opens no other one.
         mend_indexes: What to do where an index may hide rows of a table, for messages; `{table}` stands for its name.
     """
 
@@ -82,6 +83,7 @@ class DatabaseKind:
     local_file: bool = False
     fields: tuple[str, ...] = ()
     code: bool = False
+    holder_reads: bool = False
     mend_indexes: str = "check and rebuild the table's indexes"
 
 

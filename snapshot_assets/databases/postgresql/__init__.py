@@ -22,6 +22,7 @@ KIND = DatabaseKind(
     requirement="snapshot-assets[postgres]",
     fields=("encoding", "copy", "consistency"),
     code=True,
+    holder_reads=True,
     mend_indexes="check the indexes with amcheck, and REINDEX TABLE {table}",
 )
 

@@ -77,7 +77,7 @@ _BATCH_BYTES = 8 << 20
 """Size at which the driver ends a batch. It reads equally fast from 1 to 16 MiB, and slower beyond."""
 
 JOINED_LOCK_WAIT = "60s"
-"""How long a session that joined a snapshot waits for a lock.
+"""How long a session that shares a snapshot waits for a lock.
 
 Other sessions of the run hold locks until their tasks end. `VACUUM FULL` or `ALTER TABLE` waits for these, and a task
 that starts then waits for the statement. The server cannot see that these sessions wait for each other.
@@ -148,11 +148,10 @@ class PostgresqlConnection:
             )
         except _driver_errors() as error:
             raise connect_failure(error, address.alias, self._secrets) from None
-        values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in settings.items())
+        values = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
         query = (
-            "SELECT pg_catalog.set_config(s.name, v.value, false), pg_catalog.pg_is_in_recovery() AS standby"
-            " FROM pg_catalog.pg_settings s"
-            f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) OPERATOR(pg_catalog.=) v.name"
+            "SELECT pg_catalog.set_config(v.name, v.value, false), pg_catalog.pg_is_in_recovery() AS standby"
+            f" FROM (VALUES {values}) v (name, value) WHERE pg_catalog.current_setting(v.name, true) IS NOT NULL"
         )
         try:
             self._standby = self.rows(query, "pinning the session", NO_SOURCE)[0]["standby"]
@@ -333,22 +332,25 @@ class PostgresqlSession(PostgresqlConnection):
                         f" chunks are consistent among themselves. ({error})",
                         token=address.consistency,
                     ) from None
-                self.execute(f"SET LOCAL lock_timeout = '{JOINED_LOCK_WAIT}'", "beginning to read")
-            self.execute("SAVEPOINT start", "beginning to read")
+            self._start(shared=address.consistency is not None)
         except BaseException:
             self.close()
             raise
 
     def export(self) -> str:
-        """Read the present state from here on, export it until the session ends, and return its name.
-
-        PostgreSQL exports nothing after a savepoint, so an error ends the state.
-        """
+        """Read the present state from here on, export it until the session ends, and return its name."""
         doing = "exporting the snapshot"
-        self.execute("ROLLBACK", doing)
+        self.execute("ROLLBACK", doing)  # PostgreSQL exports nothing after a savepoint
         self.execute(_BEGIN, doing)
         token: str = self.rows("SELECT pg_catalog.pg_export_snapshot() AS token", doing, NOT_SHARED)[0]["token"]
+        self._start(shared=True)
         return token
+
+    def _start(self, *, shared: bool) -> None:
+        doing = "beginning to read"
+        if shared:
+            self.execute(f"SET LOCAL lock_timeout = '{JOINED_LOCK_WAIT}'", doing)
+        self.execute("SAVEPOINT start", doing)
 
     @contextmanager
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:

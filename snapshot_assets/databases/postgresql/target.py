@@ -113,12 +113,17 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         existing = {}
         if LARGE_OBJECTS in tables:
             existing[LARGE_OBJECTS] = ExistingTable(tuple(COLUMNS), has_large_objects(self), mixes=False)
-        rows = self.rows(_EXISTING.format(names=names_of(tables)), "looking up tables")
-        there = [(TableName(row["schema"], row["name"]), row) for row in rows]
+        there = [(TableName(row["schema"], row["name"]), row) for row in self._there(tables)]
         filled = self._with_rows([name for name, row in there if row["what"] == "table"])
         for name, row in there:
             existing[name] = ExistingTable(tuple(row["columns"]), name in filled, row["what"])
         return existing
+
+    def _there(self, tables: Sequence[TableName]) -> list[dict[str, Any]]:
+        return self.rows(_EXISTING.format(names=names_of(tables)), "looking up tables")
+
+    def _has(self, table: TableName) -> bool:
+        return bool(self._there([table]))  # without looking for rows
 
     def missing(self, needs: Sequence[Need]) -> list[Need]:
         """Return the objects that the target lacks; see `SqlTarget`."""

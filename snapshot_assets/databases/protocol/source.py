@@ -342,8 +342,8 @@ class Database(SchemaSource, Protocol):
     def hold(self, readers: Callable[[], int]) -> AbstractContextManager[HeldState]:
         """Hold the present state of the database for other connections until the context ends.
 
-        Connections whose `DatabaseAddress.consistency` is the state's token read it. This connection only holds it: to
-        extract the schema, open another one with the token too.
+        Connections whose `DatabaseAddress.consistency` is the state's token read it. This one does if its kind's
+        `holder_reads` says so; else, to extract the schema, open another one with the token too.
 
         Args:
             readers: Returns how many tasks on this machine read at a time; 0 if none does. It may start

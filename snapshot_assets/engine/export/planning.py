@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -404,7 +404,7 @@ def open_source(
         return
     with closing(open_database(address)) as holder, holder.hold(readers or (lambda: 0)) as held:
         held_address = replace(address, consistency=held.token)
-        with closing(open_database(held_address)) as database:
+        with nullcontext(holder) if kind.holder_reads else closing(open_database(held_address)) as database:
             make_planner = partial(
                 ScanPlanner,
                 database=database,

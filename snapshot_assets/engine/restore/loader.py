@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from snapshot_assets.engine.restore.plan import RestorePlan
 
 _Work = TypeVar("_Work")
+
+HASHED_HERE = 16 << 20
+"""Bytes that this process hashes sooner than a Spark job starts."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +261,8 @@ class Loader:
         try:
             works = {load.chunk.chunk: list(map(self._work, load.plans)) for load in loads}
             tasks = self._tasks([work for each in works.values() for work in each])
-            errors: list[FileResult] = list(self.runner.map(hash_files, tasks))
+            few = sum(load.bytes for load in loads) < HASHED_HERE
+            errors = list(chain.from_iterable(map(hash_files, tasks)) if few else self.runner.map(hash_files, tasks))
             found = {each.damaged: str(each.error) for each in errors if each.damaged} if keep_going else {}
             loads = [load.without(found) for load in loads]
             results = [each for each in errors if each.damaged not in found]

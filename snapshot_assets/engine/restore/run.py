@@ -300,6 +300,5 @@ class RestoreRun:
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
         """Return rows expected and rows found in the target, for every restored table."""
-        plan = self.current()
         with self.target() as target:
-            return table_counts(target, plan, self.stage)
+            return table_counts(target, self.current(), self.stage)

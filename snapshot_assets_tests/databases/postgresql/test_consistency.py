@@ -4,10 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 
 import pytest
+from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.postgresql import session
 from snapshot_assets.databases.protocol.query import Query
-from snapshot_assets.databases.protocol.source import AllRows, Scan, Selection
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.engine.export.planning import open_source
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
 from snapshot_assets.format.relations import Table
 from snapshot_assets_tests.databases.postgresql.helpers import (
@@ -62,6 +64,29 @@ def test_without_a_token_one_connection_reads_one_state_also_after_an_error(post
         assert database.fence()["snapshot"] == before["snapshot"]
     with opened(postgresql_database) as database:
         assert database.fence()["snapshot"] != before["snapshot"]
+
+
+def test_the_holder_reads_its_state_also_after_an_error_and_others_can_still_join(postgresql_database: str) -> None:
+    table = fill(postgresql_database, 10)
+    wrong = table.model_copy(update={"name": "nowhere"})
+    with opened(postgresql_database) as holder, holder.hold(lambda: 1) as held:
+        execute(postgresql_database, "DELETE FROM t")
+        with pytest.raises(Exception, match="nowhere"):
+            read(holder, wrong)
+        held.check()
+        with opened(postgresql_database, held.token) as other:
+            assert read(holder, table).num_rows == read(other, table).num_rows == 10
+            assert holder.fence()["snapshot"] == other.fence()["snapshot"]
+
+
+def test_the_driver_of_an_export_has_one_connection(postgresql_database: str) -> None:
+    table = fill(postgresql_database, 10)
+    address = DatabaseAddress("shop", postgresql_database)
+    with open_source(address, SparkSession.active, lambda: 1, lambda: 1) as source, client(postgresql_database) as run:
+        assert source.database.unfit(table, [AllRows()]) == []
+        others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        assert len(run(others)) == 1
+        source.check()
 
 
 def test_a_killed_holder_is_detected_and_its_state_is_never_replaced(postgresql_database: str) -> None:

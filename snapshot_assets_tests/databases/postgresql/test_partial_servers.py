@@ -86,7 +86,7 @@ UNDESCRIBED = {
 """What is left out of a snapshot where the server lacks a catalog or function."""
 
 NEEDED = (
-    "pg_settings",
+    "pg_is_in_recovery",
     "pg_statistic_ext",
     "pg_depend",
     "pg_sequence",

@@ -40,6 +40,7 @@ from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
 def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported, into):
     done = into.restore(exported.store)
     assert done.finished
+    assert set(done.calls) == {"load_files"}, "so few bytes are hashed without tasks"
     assert {chunk: outcome.status for chunk, outcome in done.outcomes.items()} == {
         chunk: "empty" if chunk == EMPTY_WINDOW else "loaded" for chunk in CHUNKS
     }

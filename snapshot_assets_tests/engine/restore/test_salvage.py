@@ -12,6 +12,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.replication.replicate import replicate
+from snapshot_assets.engine.restore import loader
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DamageError, LostLogError, PartlyRestoredError, RestoreError
@@ -120,9 +121,11 @@ def _partly(into: Into, place: Place) -> tuple[Restored, PartlyRestoredError]:
 @pytest.mark.parametrize(
     "damage", [flip, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])], ids=["bit", "gone", "short"]
 )
+@pytest.mark.parametrize("most", [0, loader.HASHED_HERE], ids=["hashed by tasks", "hashed here"])
 def test_keep_going_leaves_out_the_window_of_the_damaged_table_alone(
-    exported: Place, duck: Into, damage: Callable[[Path], object]
+    exported: Place, duck: Into, damage: Callable[[Path], object], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loader, "HASHED_HERE", most)
     victim = only(exported.folder, "data/3/main.readings*.parquet")
     good = victim.read_bytes()
     damage(victim)
