@@ -18,6 +18,7 @@ def confirmed(question: str) -> bool:
     try:
         return input() == "yes"
     except EOFError:
+        show_message("There was no answer; --yes gives it beforehand.")
         return False
 
 

@@ -112,8 +112,10 @@ def test_work_that_fails_or_is_not_confirmed(exported: Path, location: Path, tmp
     assert (verified.status, verified.json["sealed"]) == (3, False)
     command = [sys.executable, "-m", "snapshot_assets", "export", "delete"]
     environment = os.environ | {"SNAPSHOTS_LOCATION": exported.as_uri()}
-    asked = subprocess.run(command, env=environment, input="no\n", capture_output=True, text=True, check=False)
-    assert (asked.returncode, "Nothing was deleted" in asked.stderr) == (1, True)
+    for answer in ("no\n", ""):
+        asked = subprocess.run(command, env=environment, input=answer, capture_output=True, text=True, check=False)
+        assert (asked.returncode, "Nothing was deleted" in asked.stderr) == (1, True)
+        assert ("There was no answer; --yes gives it beforehand." in asked.stderr) == (answer == "")
 
 
 @pytest.mark.parametrize(

@@ -175,3 +175,12 @@ def test_the_documents_show_the_pictures_that_a_script_takes_and_each_is_small()
 
 def test_readme_is_a_door() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_jobs_and_schedules_that_pages_name_exist() -> None:
+    there = set(re.findall(r"`(?:report|shop)(_\w+)`", (ROOT / "docs/reference/assets.md").read_text()))
+    there.add("_extend_locks")  # of a plan whose location is locked, as those of the reference are not
+    for page in documents():
+        plans = "<plan>|shop" if page.endswith("nightly.md") else "<plan>"
+        named = set(re.findall(rf"`(?:{plans})(_[a-z_]+)`", (ROOT / page).read_text()))
+        assert named <= there, f"{page} names what no plan has: {sorted(named - there)}"

@@ -29,7 +29,7 @@ from snapshot_assets_tests.pipeline.project import ROOT, Make
         (ExportFailedError("no", chunks={3: "why"}), "Correct what the errors in `failed_chunks` name, then run again"),
         (ExportFailedError("no", chunks={3: "why"}, transient=True), "Every cause may pass by itself: run again."),
         (DamageError("no"), "every damaged partition"),
-        (IncompleteError("no"), "Materialise the missing partitions"),
+        (IncompleteError("no"), "Materialise the partitions that the message names"),
         (PlanError("no"), "reload the code location"),
         (DatabaseUnavailableError("no"), "run again: what was committed stays"),
     ],
@@ -40,6 +40,22 @@ def test_every_failure_has_a_remedy_of_its_kind(error: SnapshotError, remedy: st
     assert not failure.allow_retries
     assert remedy in str(failure.metadata["remedy"].value)
     assert ("failed_chunks" in failure.metadata) == isinstance(error, ExportFailedError)
+
+
+def test_a_remedy_says_what_the_commands_of_a_message_lack() -> None:
+    lacks = "`--plan NAME`, or `--snapshot LOCATION`"
+    named = as_failure(IncompleteError("Export chunk 3 again with `snapshots export create --replace A/B`."))
+    assert lacks in str(named.metadata["remedy"].value)
+    assert lacks in str(as_failure(DamageError("no")).metadata["remedy"].value)  # whose own remedy names a command
+    for complete in ("no", "Run `snapshots export create --snapshot s3://b/a`."):
+        assert lacks not in str(as_failure(PlanError(complete)).metadata["remedy"].value)
+
+
+def test_remedies_name_jobs_that_each_plan_has(make_project: Make) -> None:
+    names = {job.name for job in make_project().definitions().resolve_all_job_defs()}
+    for error in (DamageError("no"), IncompleteError("no")):
+        [job] = re.findall(r"job `<plan>(_\w+)`", str(as_failure(error).metadata["remedy"].value))
+        assert any(name.endswith(job) for name in names)
 
 
 @pytest.mark.slow

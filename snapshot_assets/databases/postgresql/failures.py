@@ -80,6 +80,9 @@ _TYPES = "Failed to build type mapping table"
 """What the driver says if it cannot read the types as it connects."""
 
 _LIBPQ_HEAD = re.compile(r"\A(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to connect: )?")
+_LIBPQ_ASIDE = re.compile(r"\n\t[^\n]*")
+"""What libpq asks or advises below a line of its own."""
+
 _LIBPQ_CLOSED = re.compile(r"\n(?:server closed the connection|SSL connection has been closed).*", re.DOTALL)
 _FULL = re.compile(r"too many|connection slots")
 _LABELS = {"MESSAGE_DETAIL": "DETAIL", "MESSAGE_HINT": "HINT"}
@@ -164,7 +167,7 @@ def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) ->
     """
     original = str(error)
     server = _SERVERS.search(original)
-    reason = scrub(_line(_LIBPQ_HEAD.sub("", original)).rstrip("."), secrets)
+    reason = scrub(_line(_LIBPQ_ASIDE.sub("", _LIBPQ_HEAD.sub("", original))).rstrip("."), secrets)
     if re.search(r"invalid (?:URI|percent|port|integer|sslmode|connection option)|unexpected character", original):
         return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}")
     if _TYPES in original:
@@ -173,7 +176,8 @@ def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) ->
             " only PostgreSQL's protocol, without pg_type and pg_attribute, is no source."
         )
     if server is None:
-        return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}. {_AGAIN}")
+        remedy = "Check host and port in its URI, and whether the server runs."
+        return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}. {remedy} {_AGAIN}")
     if _BUSY.search(original):
         remedy = _remedy_of("53300" if _FULL.search(original) else "57P03", answers=False, standby=False, selects=False)
         return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}. {remedy} {_AGAIN}")

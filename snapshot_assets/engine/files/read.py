@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -14,7 +15,7 @@ from snapshot_assets.engine.files.batches import conformed, visible
 from snapshot_assets.engine.files.parquet.reader import ChooseGroups, read_parquet
 from snapshot_assets.engine.files.text import csv_lines, json_lines
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.errors import ChecksumMismatchError, DocumentError
+from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectNotFoundError
 from snapshot_assets.format.actions import DataFile, Header
 from snapshot_assets.format.header import FileFormat, format_of
 from snapshot_assets.format.predicates import Predicate, columns_of
@@ -105,6 +106,19 @@ def text_schemas(header: Header | None, documents: Mapping[int, DatabaseSchema])
     return of
 
 
+VERIFY = "`snapshots export verify` names all that is damaged."
+"""What finds the other damaged files."""
+
+
+@contextmanager
+def naming_lost_files() -> Iterator[None]:
+    """Let the error of a file that the log lists and the store lacks say what finds all such files."""
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise type(error)(f"{error} {VERIFY}", **error.attributes) from error
+
+
 def check_hash(store: ObjectStore, file: DataFile) -> None:
     """Read a data file and compare its SHA-256.
 
@@ -114,15 +128,16 @@ def check_hash(store: ObjectStore, file: DataFile) -> None:
         ObjectNotFoundError: The file is missing.
     """
     reporter().check()
-    check_sha256(file, hash_object(store, file.path)[0])
+    with naming_lost_files():
+        found, _ = hash_object(store, file.path)
+    check_sha256(file, found)
 
 
 def check_sha256(file: DataFile, found: str) -> None:
     """Compare a data file's SHA-256 with the log's; see `check_hash` for the error."""
     if found != file.sha256:
         raise ChecksumMismatchError(
-            f"{file.path} has SHA-256 {found}; expected {file.sha256}. Nothing of the file was used; `snapshots export"
-            " verify` names all that is damaged.",
+            f"{file.path} has SHA-256 {found}; expected {file.sha256}. Nothing of the file was used; {VERIFY}",
             object=file.path,
             found=found,
             expected=file.sha256,

@@ -18,7 +18,7 @@ from queue import Full, Queue
 import pyarrow as pa
 
 from snapshot_assets.catalog.verify.objects import HASHING_THREADS
-from snapshot_assets.engine.files.read import check_hash
+from snapshot_assets.engine.files.read import check_hash, naming_lost_files
 from snapshot_assets.engine.reading.planning import FilePart, FileRows
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import hashing_threads, threads
@@ -72,10 +72,11 @@ def unhashed(
     store: ObjectStore, parts: Iterable[FilePart], known: Hashed, *, local: bool
 ) -> dict[tuple[object, ...], FilePart]:
     """Return the files that are not known to have been hashed; a local one is another file once its time changed."""
-    found = {
-        (store.uri, part.file.path, part.file.sha256, store.head(part.file.path).modified if local else None): part
-        for part in parts
-    }
+    with naming_lost_files():
+        found = {
+            (store.uri, part.file.path, part.file.sha256, store.head(part.file.path).modified if local else None): part
+            for part in parts
+        }
     return {identity: part for identity, part in found.items() if identity not in known}
 
 

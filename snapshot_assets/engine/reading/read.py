@@ -20,7 +20,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.executors import prepare_session
-from snapshot_assets.engine.files.read import check_sha256, text_schemas
+from snapshot_assets.engine.files.read import VERIFY, check_sha256, text_schemas
 from snapshot_assets.engine.reading.native import InexpressibleError, NativeRead, plan_native
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
 from snapshot_assets.engine.reading.parallel import Hashed, check_parts, unhashed
@@ -62,7 +62,7 @@ def hash_files(spark: SparkSession, store: ObjectStore, parts: Sequence[FilePart
     files = {part.file.path: part.file for part in new.values()}
     for path, sha256 in _in_tasks(spark, store, list(new.values())):  # the first fault ends it
         if sha256 is None:
-            raise ObjectNotFoundError(f"There is no object {path} in {store.uri}.", uri=f"{store.uri}/{path}")
+            raise ObjectNotFoundError(f"There is no object {store.uri}/{path}. {VERIFY}", uri=f"{store.uri}/{path}")
         check_sha256(files[path], sha256)
     known.update(new)
 

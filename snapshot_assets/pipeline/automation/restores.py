@@ -82,7 +82,7 @@ def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
 _REMEDY = (
     "The drill's database is dropped, and the location is as before. Once the cause is gone, launch the drill again: it"
     " starts over. In PostgreSQL its role needs the right to create databases: `ALTER ROLE … CREATEDB`. If"
-    " files are damaged, launch the plan's job `verify` with `depth: full`: it shows every damaged partition."
+    " files are damaged, launch the job `<plan>_verify` with `depth: full`: it shows every damaged partition."
 )
 
 

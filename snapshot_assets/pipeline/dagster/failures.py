@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -48,7 +49,7 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
     ),
     (
         (DamageError,),
-        "Launch the plan's job `verify` with `depth: full`: it shows every damaged partition as a failed check."
+        "Launch the job `<plan>_verify` with `depth: full`: it shows every damaged partition as a failed check."
         " Materialise those partitions again, then `manifest`. `snapshots export verify` names what is damaged, too.",
     ),
     (
@@ -58,7 +59,8 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
     ),
     (
         (IncompleteError,),
-        "Materialise the missing partitions, then `manifest`. The job `export` of a database's plan does both.",
+        "Materialise the partitions that the message names, then `manifest`. Of a database's plan, the job"
+        " `<plan>_export` exports what is missing, and seals.",
     ),
     (
         (UsageError,),
@@ -67,6 +69,8 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
     ),
 )
 _MAY_PASS = "Every cause may pass by itself: run again. Chunks that are complete stay as they are."
+_WITHOUT_LOCATION = re.compile(r"`snapshots (?![^`]*--(?:plan|snapshot|to) )[^`]*`")
+"""A command of a message that names no location, because the message also serves the command line, which adds it."""
 _RUN_AGAIN = "Once the cause is gone, run again: what was committed stays, and is not done a second time."
 
 
@@ -93,7 +97,7 @@ def showing_failed_ticks() -> Iterator[None]:
     try:
         yield
     except SnapshotError as error:
-        remedy = _remedy_of(error, "Once the cause is gone, the next tick goes on.")
+        remedy = _with_location(error, _remedy_of(error, "Once the cause is gone, the next tick goes on."))
         raise dg.Failure(f"{error} {remedy}", allow_retries=False) from error
 
 
@@ -104,7 +108,7 @@ def as_failure(error: Exception, remedy: str = "") -> dg.Failure:
         error: The error.
         remedy: How to go on, as Markdown; by default what the kind of error asks for.
     """
-    remedy = remedy or _remedy_of(error, _RUN_AGAIN)
+    remedy = _with_location(error, remedy or _remedy_of(error, _RUN_AGAIN))
     metadata: dict[str, Any] = {"remedy": dg.MetadataValue.md(remedy), "error": type(error).__name__}
     if isinstance(error, SchemaIncompleteError):
         metadata["failed_steps"] = failed_steps(error.attributes["steps"])
@@ -121,6 +125,12 @@ def joined(failures: Sequence[dg.Failure]) -> dg.Failure:
     metadata = {name: value for each in reversed(failures) for name, value in each.metadata.items()}
     text = "\n".join(filter(None, (each.description for each in failures)))
     return dg.Failure(description=text, metadata=metadata, allow_retries=False)
+
+
+def _with_location(error: Exception, remedy: str) -> str:
+    if not _WITHOUT_LOCATION.search(f"{error} {remedy}"):
+        return remedy
+    return f"{remedy} Give commands the location: `--plan NAME`, or `--snapshot LOCATION`."
 
 
 def _remedy_of(error: Exception, otherwise: str) -> str:
