@@ -19,7 +19,6 @@ The rooms, from the bottom up. A room imports only from rooms above it in this t
 
 from __future__ import annotations
 
-import atexit
 import gc
 import signal
 import sys
@@ -50,7 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line without the program's name; the process's own by default.
     """
     gc.set_threshold(_COLLECTED)  # imports make most objects, which live on: collections would look at them in vain
-    atexit.register(gc.freeze)  # as would those at the end of the process, for 0.3 s
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments  # a call that cannot be parsed gets a document too
 
