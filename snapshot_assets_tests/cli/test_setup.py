@@ -41,14 +41,15 @@ CREATE TABLE empty (moment TIMESTAMPTZ)
 """
 
 
-def make_difficult(path: Path) -> str:
+def make_only(path: Path, *statements: str) -> str:
     with duckdb.connect(str(path)) as connection:
-        connection.execute(DIFFICULT)
+        for statement in statements:
+            connection.execute(statement)
     return f"duckdb://{path}"
 
 
 def test_init_writes_a_plan_that_exports_as_it_is(snapshots: Snapshots, tmp_path: Path) -> None:
-    uri, to = make_difficult(tmp_path / "shop.duckdb"), (tmp_path / "a" / "shop").as_uri()
+    uri, to = make_only(tmp_path / "shop.duckdb", DIFFICULT), (tmp_path / "a" / "shop").as_uri()
     made = snapshots("init", "--source", uri, "--to", to)
     assert made.status == 0, made.err
     text = Path("snapshots.yaml").read_text()
@@ -63,6 +64,53 @@ def test_init_writes_a_plan_that_exports_as_it_is(snapshots: Snapshots, tmp_path
     shown = snapshots("plan", "show", "shop", "--json").json
     assert shown["windows"]["to_export"] == 0
     assert {table["table"] for table in shown["tables"]} >= {"main.orders", 'main."null.${HOME}""x"'}
+
+
+@pytest.mark.parametrize("kind", ["once", "continuous"])
+def test_init_leaves_a_few_rows_far_from_all_others_outside_and_says_so(
+    kind: str, snapshots: Snapshots, tmp_path: Path
+) -> None:
+    uri = make_only(
+        tmp_path / "shop.duckdb",
+        "CREATE TABLE orders (id INT, made_at TIMESTAMP)",
+        "INSERT INTO orders SELECT i, TIMESTAMP '2024-01-01' + to_hours(i::INT) FROM range(480) t(i)",
+        "INSERT INTO orders VALUES (1001, '0001-01-01'), (1002, '9999-12-31'), (1003, '1900-01-01')",
+    )
+    call = ("init", "--source", uri, "--to", (tmp_path / "a" / "shop").as_uri(), "--kind", kind)
+    made = snapshots(*call)
+    assert made.status == 0, made.err
+    plan = load_configuration("snapshots.yaml").plan("shop")
+    assert (plan.start_time, plan.chunk_time_window <= timedelta(days=30)) == (datetime(2024, 1, 1, tzinfo=UTC), True)
+    assert plan.end_time == (None if kind == "continuous" else datetime(2024, 1, 21, tzinfo=UTC))
+    outside = r"3 rows have times outside 2024-01-01\S* … 2024-01-21\S*, far from all others \(main.orders 3\)"
+    assert re.search(outside, made.out)
+    comments = " ".join(Path("snapshots.yaml").read_text().replace("\n    # ", " ").split())
+    assert re.search(outside, comments)
+
+
+def test_init_proposes_few_windows_that_hold_all_rows_where_many_are_far_away(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    rows = "INSERT INTO terms VALUES ('0001-01-01'), ('2024-01-01'), ('2024-01-02'), ('9999-12-31')"
+    uri = make_only(tmp_path / "shop.duckdb", "CREATE TABLE terms (since TIMESTAMP)", rows)
+    made = snapshots("init", "--source", uri, "--to", (tmp_path / "a" / "shop").as_uri(), "--json")
+    assert made.status == 0, made.err
+    assert made.json["windows"] <= 3
+    plan = load_configuration("snapshots.yaml").plan("shop")
+    outcomes = export(plan.changed(source=uri), store_of((tmp_path / "a" / "shop").as_uri()))
+    assert sum(outcome.rows for outcome in outcomes) == 4
+
+
+def test_init_proposes_a_closed_window_where_no_row_has_a_time(snapshots: Snapshots, tmp_path: Path) -> None:
+    uri = make_only(tmp_path / "shop.duckdb", "CREATE TABLE goods (id INT)", "INSERT INTO goods VALUES (1)")
+    made = snapshots("init", "--source", uri, "--to", (tmp_path / "a" / "shop").as_uri())
+    assert made.status == 0, made.err
+    plan = load_configuration("snapshots.yaml").plan("shop")
+    assert plan.end_time is not None
+    assert plan.end_time <= datetime.now(UTC)
+    note = "No row has a time, so the range divides nothing: all rows are in chunk 0."
+    assert note in made.out
+    assert f"# {note}" in Path("snapshots.yaml").read_text()
 
 
 def test_init_proposes_no_column_that_changes_with_its_row(snapshots: Snapshots, tmp_path: Path) -> None:
