@@ -28,6 +28,7 @@ from snapshot_assets.format.windows import TimeRange, count_windows
 from snapshot_assets.plan.read_configuration import load_configuration
 from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, in_own_process, make_source, store_of
 from snapshot_assets_tests.databases.postgresql.helpers import execute
+from snapshot_assets_tests.servers.mariadb import MariadbServer
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 AT = datetime(2025, 1, 1, tzinfo=UTC)
@@ -443,6 +444,23 @@ def test_doctor_names_the_driver_of_postgresql_and_what_it_writes_slowly(
     assert "password" in found["target", "wrong"]["detail"]
     assert not found["target", "lake"]["ok"]
     assert "is a Spark catalog, into which nothing can be restored" in found["target", "lake"]["detail"]
+
+
+def test_doctor_names_the_rights_that_a_user_of_mysql_lacks(
+    snapshots: Snapshots, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int)", "CREATE OR REPLACE USER clerk IDENTIFIED BY 'x'", database="shop")
+    mariadb_server.sql("GRANT SELECT ON shop.* TO clerk")
+    call = ("doctor", "--no-spark", "--snapshot", Path("a").absolute().as_uri(), "--source")
+    lacking = snapshots(*call, mariadb_server.uri("shop", "clerk", "x"))
+    assert lacking.status == 0, lacking.out
+    assert "An export would have `consistency: chunk`." in lacking.out
+    for grant in ("Grant RELOAD", "GRANT TRIGGER ON `shop`.*", "GRANT EVENT ON `shop`.*"):
+        assert grant in lacking.out
+    assert "All is well" not in lacking.out
+    whole = snapshots(*call, mariadb_database)
+    assert whole.out.endswith("All is well.\n"), whole.out
+    mariadb_server.sql("DROP USER clerk")
 
 
 def test_doctor_reports_when_a_snapshot_was_last_compared(
