@@ -381,7 +381,9 @@ def test_doctor_goes_on_after_a_wrong_configuration_and_a_store_that_refuses(
     Path("snapshots.yaml").write_text("plans: {a: {to: nowhere}}")
     wrong = snapshots("doctor", "--no-spark", "--json")
     assert wrong.status == 1
-    assert [check["check"] for check in wrong.json["checks"] if not check["ok"]] == ["configuration"]
+    [check] = [check for check in wrong.json["checks"] if not check["ok"]]
+    assert (check["check"], check["subject"]) == ("configuration", "snapshots.yaml")
+    assert check["detail"].startswith("has 2 mistakes:")
     Path("snapshots.yaml").unlink()
     (tmp_path / "file").write_text("")
     refused = snapshots("doctor", "--no-spark", "--source", source, "--to", (tmp_path / "file" / "x").as_uri())

@@ -80,7 +80,9 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
         yield Check("configuration", str(configuration.path or "none"), True, counted(len(plans), "plan"))
     except SnapshotError as error:
         remedy = "Correct the file or the call; all mistakes are listed."
-        yield failed("configuration", str(options.config or "snapshots.yaml"), error, remedy)
+        subject = str(options.config or "snapshots.yaml")
+        found = failed("configuration", subject, error, remedy)
+        yield replace(found, detail=found.detail.removeprefix(f"{subject} "))
     settings_of = {plan.name: merged_settings(configuration.spark_settings(plan), place) for plan in plans}
     every, general = list(settings_of.values()), merged_settings(configuration.spark, place)
     if uri is not None or not every:
