@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any
 
 from snapshot_assets.catalog.log.replay import read_state
@@ -34,7 +33,8 @@ from snapshot_assets.format.units import counted, duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
 from snapshot_assets.storage.base import ObjectStore
 
-_LARGE = 8 << 20
+_AT_ONCE = 10_000
+"""Most files whose hints are made in memory."""
 _HEADER_FIELDS = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 _FILE_FIELDS = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 
@@ -203,13 +203,13 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
     """
     while True:
         if state.sealed or state.newest_seal is None:
-            _write(store, CHECKSUMS, sums_parts(state))
+            _write(store, CHECKSUMS, state, sums_parts(state))
             for path, data in load_manifests_of(state, store.uri).items():
                 if data is not None:
                     store.put(path, data)
                 elif is_there(store, path):
                     store.delete(path)
-            _write(store, MANIFEST, manifest_parts(state))
+            _write(store, MANIFEST, state, manifest_parts(state))
         written = state.newest_seal.revision if state.newest_seal else 0
         state = refresh()
         if state.newest_seal is None or state.newest_seal.revision <= written:
@@ -218,19 +218,13 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
             state = read_state(store, through=state.newest_seal.revision)
 
 
-def _write(store: ObjectStore, path: str, parts: Iterator[bytes]) -> None:
-    """Write a hint: a small one at once, a large one part by part."""
-    known, size = list[bytes](), 0
-    for part in parts:
-        known.append(part)
-        size += len(part)
-        if size > _LARGE:
-            break
-    else:
-        store.put(path, b"".join(known))
+def _write(store: ObjectStore, path: str, state: State, parts: Iterator[bytes]) -> None:
+    """Write a hint, in parts if it is large."""
+    if state.files.totals()[0] <= _AT_ONCE:
+        store.put(path, b"".join(parts))
         return
     with store.open_writer(path) as writer:
-        for part in chain(known, parts):
+        for part in parts:
             writer.write(part)
 
 

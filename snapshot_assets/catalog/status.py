@@ -228,7 +228,7 @@ def _age(at: datetime, now: datetime) -> int:
 def unsealed_work(state: State) -> Unsealed:
     """Return what the newest seal does not cover, and how many chunks are not exported."""
     sealed = state.newest_seal.revision if state.newest_seal else 0
-    files = live_table(state)
+    files = live_table(state, ["added", "bytes"])
     new = files.filter(pc.greater(files["added"], sealed))
     return Unsealed(len(state.missing()), new.num_rows, pc.sum(new["bytes"]).as_py() or 0)
 

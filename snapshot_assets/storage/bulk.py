@@ -8,7 +8,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby
@@ -70,18 +69,9 @@ _MICROSECOND = timedelta(microseconds=1)
 _CACHED_FOLDERS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """The objects directly in a folder: a million of them as values would take 300 MB.
-
-    Attributes:
-        names: Each with a slash behind it.
-        modified: Microseconds since 1970.
-    """
-
-    names: list[str] = field(default_factory=list)
-    sizes: array[int] = field(default_factory=lambda: array("q"))
-    modified: array[int] = field(default_factory=lambda: array("q"))
+# The names in a folder, each with a slash behind it, their sizes, and their times in microseconds since 1970: a million
+# objects as values would take 300 MB.
+_Folder = tuple[list[str], "array[int]", "array[int]"]
 
 
 class Listed(Mapping[str, ObjectInfo]):
@@ -94,25 +84,25 @@ class Listed(Mapping[str, ObjectInfo]):
 
     def __init__(self, store: ObjectStore, *prefixes: str) -> None:
         self._store = store
-        self._folders = defaultdict[str, _Folder](_Folder)
+        self._folders = defaultdict[str, _Folder](lambda: ([], array("q"), array("q")))
         self._added: dict[str, ObjectInfo] = {}
         self._folder = lru_cache(_CACHED_FOLDERS)(self._read_folder)
         infos = (info for prefix in prefixes or ("",) for info in store.list(prefix))
         for path, some in groupby(infos, lambda info: info.path.rpartition("/")[0]):
-            folder, names = self._folders[path], list[str]()
+            names, sizes, times = self._folders[path]
             for info in some:
                 names.append(info.path.rpartition("/")[2] + "/")
-                folder.sizes.append(info.size)
-                folder.modified.append((info.modified - _EPOCH) // _MICROSECOND)
-            folder.names.append("".join(names))
+                sizes.append(info.size)
+                times.append((info.modified - _EPOCH) // _MICROSECOND)
+            names[:] = ["".join(names)]
 
     def _read_folder(self, path: str) -> dict[str, ObjectInfo]:
-        folder = self._folders.get(path, _Folder())
-        found = zip(self._paths(path), folder.sizes, folder.modified, strict=True)
+        _, sizes, times = self._folders.get(path, ((), (), ()))
+        found = zip(self._paths(path), sizes, times, strict=True)
         return {name: ObjectInfo(name, size, _EPOCH + at * _MICROSECOND) for name, size, at in found}
 
     def _paths(self, path: str) -> Iterator[str]:
-        names = "".join(self._folders[path].names) if path in self._folders else ""
+        names = "".join(self._folders[path][0]) if path in self._folders else ""
         return (f"{path}/{name}" if path else name for name in names.split("/")[:-1])
 
     def __getitem__(self, path: str) -> ObjectInfo:
@@ -131,7 +121,7 @@ class Listed(Mapping[str, ObjectInfo]):
         yield from tuple(self._added)
 
     def __len__(self) -> int:
-        return sum(len(each.sizes) for each in self._folders.values()) + len(self._added)
+        return sum(len(sizes) for _, sizes, _ in self._folders.values()) + len(self._added)
 
     def missing(self, paths: Iterable[str]) -> set[str]:
         """Return those of the paths that have no object."""

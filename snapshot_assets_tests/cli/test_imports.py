@@ -66,12 +66,3 @@ def test_an_export_needs_dagster_only_where_an_instance_is_configured(
     restore = ["import", "--from", (tmp_path / "to").as_uri(), "--target", f"duckdb://{tmp_path}/restored.duckdb"]
     assert loaded(("dagster",), export, restore) == [["0"], ["0"]]
     assert not (tmp_path / "state").exists()
-
-
-def test_a_command_ends_without_collecting_garbage() -> None:
-    program = (
-        "import atexit, gc; atexit.register(lambda: print('frozen:', gc.get_freeze_count() > 0));"
-        "from snapshot_assets.cli import main; main(['export', 'list', '--location', 'file:///nowhere'])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("frozen: True\n")

@@ -343,8 +343,10 @@ class FileColumns:
         """Return all intervals of the files that no retained revision, ascending, has."""
         marks = np.array([*retained, _NEVER], dtype=np.int64)
         needed = marks[np.searchsorted(marks, self.column("added"))] < self._ends()
-        kept = pc.unique(self.table.filter(pa.array(needed))["path"])
-        return self.take(np.flatnonzero(~np.asarray(pc.is_in(self.table["path"], kept))))
+        paths = self.table["path"]  # most are needed: only others are hashed
+        others = np.asarray(pc.is_in(paths, pc.unique(paths.filter(pa.array(~needed)))))
+        kept = np.asarray(pc.is_in(paths, pc.unique(paths.filter(pa.array(others & needed)))))
+        return self.take(np.flatnonzero(others & ~kept))
 
     def newest_expiry(self, expired: Mapping[int, Removal]) -> np.ndarray:
         """Return for each interval the newest revision that let a revision in it expire, 0 for none."""

@@ -32,18 +32,18 @@ _NAMED = 3
 
 def table_sizes(state: State) -> list[dict[str, Any]]:
     """Return the `schema`, `table`, `files`, `rows` and `bytes` of each table's live files, sorted by table."""
-    groups = live_table(state).group_by(["schema", "table"])
+    groups = live_table(state, ["schema", "table", "path", "rows", "bytes"]).group_by(["schema", "table"])
     counted = groups.aggregate([("path", "count"), ("rows", "sum"), ("bytes", "sum")])
     sizes = counted.rename_columns(["schema", "table", "files", "rows", "bytes"]).to_pylist()
     return sorted(sizes, key=lambda size: (size["schema"], size["table"]))
 
 
-def live_table(state: State) -> pa.Table:
-    """Return the live files of a state as a table of `file_columns.COLUMNS`, by chunk and path."""
+def live_table(state: State, columns: Sequence[str]) -> pa.Table:
+    """Return the live files of a state as a table of some of `file_columns.COLUMNS`, by chunk and path."""
     import pyarrow.compute as pc
 
     table = state.files.merged().table
-    return table.filter(pc.equal(table["removed"], 0))
+    return table.select(columns).filter(pc.equal(table["removed"], 0))
 
 
 def chunk_statuses(state: State) -> dict[str, int]:
