@@ -12,7 +12,7 @@ from snapshot_assets.catalog.replication.plan import ReplicationPlan, plan_repli
 from snapshot_assets.catalog.replication.promote import PromotionPlan, execute_promotion, plan_promotion
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.cli.confirm import execute_confirmed
-from snapshot_assets.cli.location import open_catalog, open_log, place_of
+from snapshot_assets.cli.location import open_catalog, place_of
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.progress import object_progress
 from snapshot_assets.errors import UsageError
@@ -84,7 +84,6 @@ def run(options: argparse.Namespace) -> int:
     storage = load_configuration(options.config, storage_only=True).store_options_for(location)
     source, target = place.store(), open_store(location, storage)
     refuse_same(source, target, same_service=storage == place.storage)
-    open_log(options, source)
     delete = options.delete or (options.to is None and named is not None and named.replicate_delete)
     choice = {"delete": delete, "only": options.only, "accept_loss": options.accept_loss}
     plan = plan_replication(source, target, **choice)

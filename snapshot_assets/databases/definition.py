@@ -160,7 +160,8 @@ class Statement:
         key: What it makes. Consecutive statements of one key are made whole or not at all.
         sql: Exactly one statement in the target's SQL.
         table: Table or view to which the object belongs; if that exists before the import, the statement is skipped.
-        unless: Query that yields a row if the statement is to be skipped; "" for none.
+        unless: Query that yields a row if the statement is to be skipped; "" for none. If it is `there`, another step
+            made the object.
         there: Query that yields a row if this very object is there, and not another one of its name; "" for none.
         reads: Tables whose rows it reads, by a query of its own.
     """

@@ -110,7 +110,7 @@ class Failures(dict[int, str]):
 
         `done` is what became of the others, such as `loaded`.
         """
-        others = f"The others are {done}. " if len(self) < tried else ""
+        others = f"The other chunks are {done}. " if len(self) < tried else ""
         if self.transient:
             return f"{others}Run again to retry what failed."
         return (

@@ -138,7 +138,7 @@ class Attempts:
         if many or seconds + wait > limit or stopped():
             tries = f"{self._failures} {'try' if self._failures == 1 else 'tries'} in {seconds:.1f} s"
             attributes = {**error.attributes, "exhausted": True}
-            raise StoreUnavailableError(f"{error} ({tries}.)", **attributes) from error
+            raise StoreUnavailableError(f"{str(error).removesuffix('.')} ({tries}).", **attributes) from error
         level = logging.WARNING if self._failures % _WARN_AFTER == 0 else logging.INFO
         _LOG.log(level, "%s Trying again in %.1f s.", error, wait)
         pause(wait)

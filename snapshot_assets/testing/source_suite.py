@@ -76,6 +76,8 @@ class SourceSuite:
                 assert read_ids(database, table) == [1, 2, 3, 4, *timeless], time
                 assert database.count_outside(table, start, end) == 2, time
                 assert database.time_bounds((table,)) == (utc(2023, 12, 31), utc(2024, 1, 3)), time
+                within = database.time_bounds((table,), within=(start, end))
+                assert within == (utc(2024, 1, 1), utc(2024, 1, 2)), time
             example.execute("DROP TABLE t")
 
     def test_a_date_is_its_midnight_in_the_plans_zone(self, example: ExampleDatabase) -> None:
@@ -91,6 +93,7 @@ class SourceSuite:
             assert read_ids(database, table, WindowRows(day.start, day.end)) == [1]
             assert database.count_outside(table, day.start, day.end, day.zone) == 2
             assert database.time_bounds((table,), day.zone) == (midnight, midnight + timedelta(days=2))
+            assert database.time_bounds((table,), day.zone, (day.start, day.end)) == (midnight, midnight)
 
     @pytest.mark.parametrize(
         ("zone", "first"),

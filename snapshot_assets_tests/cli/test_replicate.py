@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,21 @@ def test_a_replica_is_written_to_only_after_its_promotion(snapshots: Snapshots, 
     assert snapshots("tag", "create", "mine", *here).status == 0
     again = snapshots("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri(), "--json")
     assert (again.status, again.json["error"]["kind"]) == (2, "ReplicaError")
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_lost_location_names_its_replica_and_how_to_promote_it(
+    snapshots: Snapshots, exported: Path, replica: Path, dry: tuple[str, ...]
+) -> None:
+    call = ("replicate", "--snapshot", exported.as_uri(), "--to", replica.as_uri(), *dry)
+    snapshots(*call[:5])
+    shutil.rmtree(exported)
+    lost = snapshots(*call)
+    assert lost.status == 2
+    assert f"`snapshots catalog promote --snapshot {replica.as_uri()}`" in lost.err
+    shutil.rmtree(replica)
+    assert "check the URI" in snapshots(*call).err
+    assert not replica.exists()
 
 
 @pytest.mark.parametrize(

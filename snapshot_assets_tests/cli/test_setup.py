@@ -1,15 +1,10 @@
-"""`snapshots init`, `plan show` and `doctor`, before the first export."""
+"""`snapshots init` and `plan show`, before the first export."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
-import socket
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,17 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.verify.comparisons import ComparisonRecord, record_comparison
-from snapshot_assets.cli.setup import doctor
-from snapshot_assets.cli.setup.checks import check_disk
 from snapshot_assets.cli.setup.proposal import CHUNK_BYTES, propose_windows
-from snapshot_assets.databases.duckdb import KIND
 from snapshot_assets.format.windows import TimeRange, count_windows
 from snapshot_assets.plan.read_configuration import load_configuration
-from snapshot_assets_tests.cli.helpers import Snapshots, contents, export, in_own_process, make_source, store_of
-from snapshot_assets_tests.databases.postgresql.helpers import execute
-from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.cli.helpers import Snapshots, export, make_source, store_of
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 AT = datetime(2025, 1, 1, tzinfo=UTC)
 DIFFICULT = """
@@ -41,14 +30,15 @@ CREATE TABLE empty (moment TIMESTAMPTZ)
 """
 
 
-def make_difficult(path: Path) -> str:
+def make_only(path: Path, *statements: str) -> str:
     with duckdb.connect(str(path)) as connection:
-        connection.execute(DIFFICULT)
+        for statement in statements:
+            connection.execute(statement)
     return f"duckdb://{path}"
 
 
 def test_init_writes_a_plan_that_exports_as_it_is(snapshots: Snapshots, tmp_path: Path) -> None:
-    uri, to = make_difficult(tmp_path / "shop.duckdb"), (tmp_path / "a" / "shop").as_uri()
+    uri, to = make_only(tmp_path / "shop.duckdb", DIFFICULT), (tmp_path / "a" / "shop").as_uri()
     made = snapshots("init", "--source", uri, "--to", to)
     assert made.status == 0, made.err
     text = Path("snapshots.yaml").read_text()
@@ -63,6 +53,53 @@ def test_init_writes_a_plan_that_exports_as_it_is(snapshots: Snapshots, tmp_path
     shown = snapshots("plan", "show", "shop", "--json").json
     assert shown["windows"]["to_export"] == 0
     assert {table["table"] for table in shown["tables"]} >= {"main.orders", 'main."null.${HOME}""x"'}
+
+
+@pytest.mark.parametrize("kind", ["once", "continuous"])
+def test_init_leaves_a_few_rows_far_from_all_others_outside_and_says_so(
+    kind: str, snapshots: Snapshots, tmp_path: Path
+) -> None:
+    uri = make_only(
+        tmp_path / "shop.duckdb",
+        "CREATE TABLE orders (id INT, made_at TIMESTAMP)",
+        "INSERT INTO orders SELECT i, TIMESTAMP '2024-01-01' + to_hours(i::INT) FROM range(480) t(i)",
+        "INSERT INTO orders VALUES (1001, '0001-01-01'), (1002, '9999-12-31'), (1003, '1900-01-01')",
+    )
+    call = ("init", "--source", uri, "--to", (tmp_path / "a" / "shop").as_uri(), "--kind", kind)
+    made = snapshots(*call)
+    assert made.status == 0, made.err
+    plan = load_configuration("snapshots.yaml").plan("shop")
+    assert (plan.start_time, plan.chunk_time_window <= timedelta(days=30)) == (datetime(2024, 1, 1, tzinfo=UTC), True)
+    assert plan.end_time == (None if kind == "continuous" else datetime(2024, 1, 21, tzinfo=UTC))
+    outside = r"3 rows have times outside 2024-01-01\S* … 2024-01-21\S*, far from all others \(main.orders 3\)"
+    assert re.search(outside, made.out)
+    comments = " ".join(Path("snapshots.yaml").read_text().replace("\n    # ", " ").split())
+    assert re.search(outside, comments)
+
+
+def test_init_proposes_few_windows_that_hold_all_rows_where_many_are_far_away(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    rows = "INSERT INTO terms VALUES ('0001-01-01'), ('2024-01-01'), ('2024-01-02'), ('9999-12-31')"
+    uri = make_only(tmp_path / "shop.duckdb", "CREATE TABLE terms (since TIMESTAMP)", rows)
+    made = snapshots("init", "--source", uri, "--to", (tmp_path / "a" / "shop").as_uri(), "--json")
+    assert made.status == 0, made.err
+    assert made.json["windows"] <= 3
+    plan = load_configuration("snapshots.yaml").plan("shop")
+    outcomes = export(plan.changed(source=uri), store_of((tmp_path / "a" / "shop").as_uri()))
+    assert sum(outcome.rows for outcome in outcomes) == 4
+
+
+def test_init_proposes_a_closed_window_where_no_row_has_a_time(snapshots: Snapshots, tmp_path: Path) -> None:
+    uri = make_only(tmp_path / "shop.duckdb", "CREATE TABLE goods (id INT)", "INSERT INTO goods VALUES (1)")
+    made = snapshots("init", "--source", uri, "--to", (tmp_path / "a" / "shop").as_uri())
+    assert made.status == 0, made.err
+    plan = load_configuration("snapshots.yaml").plan("shop")
+    assert plan.end_time is not None
+    assert plan.end_time <= datetime.now(UTC)
+    note = "No row has a time, so the range divides nothing: all rows are in chunk 0."
+    assert note in made.out
+    assert f"# {note}" in Path("snapshots.yaml").read_text()
 
 
 def test_init_proposes_no_column_that_changes_with_its_row(snapshots: Snapshots, tmp_path: Path) -> None:
@@ -270,161 +307,6 @@ def test_plan_show_refuses_the_location_of_another_plan(snapshots: Snapshots, so
     )
     refused = snapshots("plan", "show", "daily")
     assert (refused.status, "chunk_time_window" in refused.err) == (2, True)
-
-
-def test_folders_of_one_device_need_their_space_together(tmp_path: Path) -> None:
-    [check] = check_disk({tmp_path / "spark": 0, tmp_path / "data": 1 << 60})
-    assert (check.ok, check.subject) == (False, str(tmp_path))
-    [check] = check_disk({tmp_path / "spark": 0, tmp_path / "data": 0})
-    assert check.ok
-
-
-def test_doctor_reports_all_that_is_wrong_with_its_remedy_and_leaves_nothing(tmp_path: Path) -> None:
-    there = tmp_path / "new" / "place"
-    (tmp_path / "snapshots.yaml").write_text(
-        f"plans: {{a: {{source: 'duckdb://{tmp_path}/none.duckdb', to: '{there.as_uri()}'}}}}"
-    )
-    environment = {"JAVA_HOME": str(tmp_path / "no-java"), "DAGSTER_HOME": str(tmp_path / "dagster")}
-    before = contents(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        done = in_own_process("--config", str(tmp_path / "snapshots.yaml"), "doctor", "--json")
-    assert done.status == 1, done.err
-    checks = {check["check"]: check for check in done.json["checks"]}
-    assert [name for name, check in checks.items() if not check["ok"]] == ["java", "spark", "source"]
-    assert all(bool(check["remedy"]) is not check["ok"] for check in checks.values())
-    assert checks.keys() >= {"configuration", "store", "conditional create", "clock", "dagster", "disk"}
-    assert contents(tmp_path) == before
-    assert sorted(os.listdir(tmp_path)) == ["snapshots.yaml"]
-
-
-@pytest.mark.slow
-def test_doctor_finds_executors_without_an_interpreter(tmp_path: Path) -> None:
-    config = tmp_path / "snapshots.yaml"
-    config.write_text("spark: {master: 'local[1]', spark.pyspark.python: /nonexistent/python}\n")
-    done = in_own_process("--config", str(config), "doctor", "--json")
-    [spark] = [check for check in done.json["checks"] if check["check"] == "spark"]
-    assert (done.status, spark["ok"]) == (1, False)
-    assert "packages of requirements/run.txt" in spark["remedy"]
-    assert "spark.pyspark.python" in spark["remedy"]
-    assert spark["remedy"] not in spark["detail"]
-
-
-@pytest.mark.slow
-def test_doctor_names_what_executors_lack_of_what_the_plans_need(bare_python: Path, tmp_path: Path) -> None:
-    config = tmp_path / "snapshots.yaml"
-    config.write_text(
-        f"spark: {{master: 'local[1]', spark.pyspark.python: {bare_python}}}\n"
-        f"plans: {{a: {{source: 'duckdb://{tmp_path}/none.duckdb', to: 's3://bucket/a'}}}}\n"
-    )
-    done = in_own_process("--config", str(config), "doctor", "--json", "--plan", "a")
-    [spark] = [check for check in done.json["checks"] if check["check"] == "spark"]
-    assert f"{bare_python} (Python {platform.python_version()}) on {socket.gethostname()} lacks " in spark["detail"]
-    lacking = spark["detail"].partition(" lacks ")[2].rstrip(".").split(", ")
-    assert {"pyarrow", "pydantic", "obstore", "duckdb"} <= set(lacking)
-    assert "adbc_driver_manager" not in lacking  # no plan reads PostgreSQL
-
-
-def test_doctor_goes_on_after_a_wrong_configuration_and_a_store_that_refuses(
-    snapshots: Snapshots, source: str, tmp_path: Path
-) -> None:
-    Path("snapshots.yaml").write_text("plans: {a: {to: nowhere}}")
-    wrong = snapshots("doctor", "--no-spark", "--json")
-    assert wrong.status == 1
-    assert [check["check"] for check in wrong.json["checks"] if not check["ok"]] == ["configuration"]
-    Path("snapshots.yaml").unlink()
-    (tmp_path / "file").write_text("")
-    refused = snapshots("doctor", "--no-spark", "--source", source, "--to", (tmp_path / "file" / "x").as_uri())
-    assert refused.status == 1
-    assert [line.split()[1] for line in refused.out.splitlines() if line.startswith("FAILED")] == ["store:"]
-    assert snapshots("doctor", "--no-spark", "--source", source, "--to", tmp_path.as_uri()).status == 0
-
-
-def test_doctor_takes_a_location_in_three_ways(
-    snapshots: Snapshots, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine, other = (tmp_path / "mine").as_uri(), (tmp_path / "other").as_uri()
-    Path("snapshots.yaml").write_text(f"plans: {{mine: {{source: '{source}', to: '{mine}'}}}}\n")
-
-    def stores(*arguments: str) -> list[str]:
-        checks = snapshots("doctor", "--no-spark", "--json", *arguments).json["checks"]
-        clocks = [each["detail"] for each in checks if each["check"] == "clock"]
-        assert all(detail.endswith("; at most 5m is accepted") for detail in clocks)
-        return [each["subject"] for each in checks if each["check"] == "store"]
-
-    assert stores() == stores("--plan", "mine") == [mine]
-    assert stores("--snapshot", other) == stores("--to", other) == [other]
-    monkeypatch.setenv("SNAPSHOTS_LOCATION", other)
-    assert (stores(), stores("--plan", "mine")) == ([mine, other], [mine])
-    assert stores("--source", source) == [other]
-
-
-@pytest.mark.parametrize(
-    ("drivers", "requirement", "text"),
-    [
-        (("pymysql.cursors",), "x", f", with PyMySQL {version('PyMySQL')}"),
-        (("pymysql",), "", ""),
-        (("sqlite3",), "x", ""),
-        ((), "x", ""),
-    ],
-)
-def test_a_driver_is_named_by_the_package_that_has_it_if_one_does(
-    drivers: tuple[str, ...], requirement: str, text: str
-) -> None:
-    assert doctor._driver(replace(KIND, drivers=drivers, requirement=requirement)) == text
-
-
-def test_doctor_names_the_driver_of_postgresql_and_what_it_writes_slowly(
-    snapshots: Snapshots, postgresql_database: str, make_postgresql_database: MakeDatabase, tmp_path: Path
-) -> None:
-    execute(postgresql_database, "CREATE TABLE t (id int)")
-    wrong = postgresql_database.replace("postgres:", "nobody:")
-    databases = {"shop": postgresql_database, "there": make_postgresql_database(), "wrong": wrong, "lake": "spark:lake"}
-    targets = ("there", "wrong", "lake")
-    plans = {name: f"{{source: shop, to: '{tmp_path.as_uri()}/{name}', target: {name}}}" for name in targets}
-    listed = [f"{name}: {text}" for name, text in plans.items()]
-    sources = [f"{name}: '{uri}'" for name, uri in databases.items()]
-    Path("snapshots.yaml").write_text(f"sources: {{{', '.join(sources)}}}\nplans: {{{', '.join(listed)}}}\n")
-    postgresql = f"postgresql, with adbc-driver-postgresql {version('adbc-driver-postgresql')}"
-    checks = snapshots("doctor", "--no-spark", "--json").json["checks"]
-    found = {(each["check"], each["subject"]): each for each in checks}
-    assert found["source", "shop"]["detail"].endswith(postgresql.removeprefix("postgresql"))
-    assert found["target", "there"]["detail"].removesuffix(", which loads numeric slowly, as text") == postgresql
-    assert not found["target", "wrong"]["ok"]
-    assert "password" in found["target", "wrong"]["detail"]
-    assert not found["target", "lake"]["ok"]
-    assert "is a Spark catalog, into which nothing can be restored" in found["target", "lake"]["detail"]
-
-
-def test_doctor_reports_when_a_snapshot_was_last_compared(
-    snapshots: Snapshots, source: str, location: Path, exported: Path
-) -> None:
-    def found() -> list[str]:
-        checks = snapshots("doctor", "--no-spark", "--json", "--snapshot", exported.as_uri()).json["checks"]
-        return [each["detail"] for each in checks if each["check"] == "comparison"]
-
-    assert found() == ["never compared with its source"]
-    catalog = Catalog.open(store_of(location))
-    at = datetime.now(UTC) - timedelta(hours=30)
-    for scope in ("all", "part"):
-        record_comparison(catalog.store, catalog.state, ComparisonRecord(scope, "", at, at, parts=2, equal=2))
-    revision = catalog.state.revision
-    assert found() == [f"30 h 0 min ago at revision {revision}, everything, 2 parts: 2 equal"]
-
-
-def test_doctor_checks_the_location_of_the_replica(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
-    places = [(tmp_path / name).as_uri() for name in ("first", "file/second")]
-    Path("snapshots.yaml").write_text(
-        f"plans: {{a: {{source: '{source}', to: '{places[0]}', replicate_to: '{places[1]}',"
-        " start_time: 2025-01-01T00:00:00Z, end_time: 2025-01-04T00:00:00Z}}"
-    )
-    (tmp_path / "file").write_text("")
-    checks = snapshots("doctor", "--no-spark", "--json").json["checks"]
-    assert [(each["subject"], each["ok"]) for each in checks if each["check"] == "store"] == [
-        (places[0], True),
-        (places[1], False),
-    ]
 
 
 @given(

@@ -49,7 +49,7 @@ def test_failures_are_grouped_by_cause_whatever_their_own_objects_are_named() ->
         (
             [TransientError("Busy."), ConflictError("Changed.")],
             3,
-            "The others are loaded. Run again to retry what failed.",
+            "The other chunks are loaded. Run again to retry what failed.",
         ),
         (
             [TransientError("Busy."), ChecksumMismatchError("Damaged.")],
@@ -60,7 +60,7 @@ def test_failures_are_grouped_by_cause_whatever_their_own_objects_are_named() ->
         (
             [DatabaseError("No such type.")],
             2,
-            "The others are loaded. Correct what the errors name first; then the same command, or the same run in"
+            "The other chunks are loaded. Correct what the errors name first; then the same command, or the same run in"
             " Dagster, retries what failed.",
         ),
     ],

@@ -135,6 +135,8 @@ def test_deleted_rows_fail_the_check_of_their_window_and_replace_loads_them_agai
     failure = restoring.failure(refused)
     assert "main.readings: 24 were loaded, 19 are there (other rows than loaded in chunk 2)" in failure.description
     assert "`replace: true`" in failure.description
+    assert "Materialise the partitions of `restored`" in failure.metadata["remedy"].value
+    assert "Once the cause is gone" not in failure.metadata["remedy"].value
     assert restoring.run("restored", single=keys[2]).success
     assert restoring.materialized("restored")[keys[2]]["status"] == ("present" if ROWS[2] else "empty")
     assert restoring.checks("restored", "row_counts")[keys[1]] is False

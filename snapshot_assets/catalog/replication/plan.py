@@ -125,7 +125,7 @@ def _plan(
     source: ObjectStore, target: ObjectStore, delete: bool, only: Sequence[str], accept_loss: bool
 ) -> ReplicationPlan:
     origin, (marker, marker_fault) = read_marker(source), marker_or_fault(target)
-    state = _source_state(source, target)
+    state = _source_state(source, target, marker)
     if marker_fault is None:
         check_target(target, marker, state, source.uri)
     revisions = _revisions(state, marker, origin, only, target.uri)
@@ -187,7 +187,7 @@ def _revisions(
     return tuple(sorted(chosen.union(marker.revisions or () if marker is not None else ())))
 
 
-def _source_state(source: ObjectStore, target: ObjectStore) -> State:
+def _source_state(source: ObjectStore, target: ObjectStore, marker: Replica | None) -> State:
     state = newest_recorded_state(source)
     if state.deleted:
         raise LocationDeletedError(
@@ -196,7 +196,11 @@ def _source_state(source: ObjectStore, target: ObjectStore) -> State:
             uri=source.uri,
         )
     if state.header is None:
-        raise NoSnapshotError(f"There is no snapshot at {source.uri}; nothing was replicated.", uri=source.uri)
+        if marker is not None:
+            check_target(target, marker, state, source.uri)
+        raise NoSnapshotError(
+            f"There is no snapshot at {source.uri}, so nothing was replicated; check the URI.", uri=source.uri
+        )
     return state
 
 

@@ -50,7 +50,7 @@ class Check:
         subject: Which one, such as a location's URI.
         ok: Whether it is as an export needs it.
         detail: What was found.
-        remedy: What to do; "" if it is well.
+        remedy: What to do; "" if it is well. Of what is `ok`, advice: an export works, but lacks something.
     """
 
     check: str

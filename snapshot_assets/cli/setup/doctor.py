@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from typing import cast
 
 from snapshot_assets.cli.location import given_uri
 from snapshot_assets.cli.output import only_results_on_stdout, show, show_json
@@ -30,6 +31,8 @@ from snapshot_assets.cli.setup.estimates import opened_source
 from snapshot_assets.cli.spark import place_of_options
 from snapshot_assets.databases.contract import Access, DatabaseKind
 from snapshot_assets.databases.open import kind_of, open_target
+from snapshot_assets.databases.protocol.source import Database, SchemaSource
+from snapshot_assets.databases.selection.exclusions import unshown
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.units import counted
@@ -62,7 +65,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"ok": not bad, "checks": [asdict(check) for check in checks]})
     else:
-        show(f"{len(bad):,} of {counted(len(checks), 'check')} failed" if bad else "All is well.")
+        advised = any(check.remedy for check in checks)
+        well = "Nothing failed; see the advice above." if advised else "All is well."
+        show(f"{len(bad):,} of {counted(len(checks), 'check')} failed" if bad else well)
     return 1 if bad else 0
 
 
@@ -75,7 +80,9 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
         yield Check("configuration", str(configuration.path or "none"), True, counted(len(plans), "plan"))
     except SnapshotError as error:
         remedy = "Correct the file or the call; all mistakes are listed."
-        yield failed("configuration", str(options.config or "snapshots.yaml"), error, remedy)
+        subject = str(options.config or "snapshots.yaml")
+        found = failed("configuration", subject, error, remedy)
+        yield replace(found, detail=found.detail.removeprefix(f"{subject} "))
     settings_of = {plan.name: merged_settings(configuration.spark_settings(plan), place) for plan in plans}
     every, general = list(settings_of.values()), merged_settings(configuration.spark, place)
     if uri is not None or not every:
@@ -204,11 +211,20 @@ def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool)
         if kind.access is Access.SESSION and not with_spark:
             return Check("source", subject, True, "not opened, because it needs a Spark session")
         with opened_source(configuration, plan) as source:
-            _, exported = checked_schemas(source, plan)
+            extracted, exported = checked_schemas(source, plan)
+            advice = [*_own_states(source, kind), *unshown(extracted)]
             found = f"{kind.name}, {counted(len(exported.tables), 'table')} to export by plan {plan.name}"
-            return Check("source", subject, True, found + _driver(kind))
+            return Check("source", subject, True, found + _driver(kind), " ".join(advice))
     except Exception as error:  # whatever it is, the other checks go on
         return failed("source", subject, error, remedy)
+
+
+def _own_states(source: SchemaSource, kind: DatabaseKind) -> Iterator[str]:
+    """Yield why the tasks of an export on this machine would read states of their own."""
+    if kind.access is Access.CONNECTION:
+        with cast(Database, source).hold(lambda: 1) as held:
+            if held.unshared:
+                yield f"An export would have `consistency: chunk`. {held.unshared}"
 
 
 def _driver(kind: DatabaseKind) -> str:

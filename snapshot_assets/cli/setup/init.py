@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -78,6 +79,8 @@ def _fields(proposal: Proposal) -> Iterator[str]:
     plan, windows = proposal.plan, proposal.windows
     assert windows is not None
     assert plan.start_time is not None
+    if proposal.note:
+        yield from wrap(proposal.note, 120, initial_indent="    # ", subsequent_indent="    # ")
     yield f"    start_time: {time_text(plan.start_time)}"
     if plan.end_time is not None:
         yield f"    end_time: {time_text(plan.end_time)}"
@@ -185,10 +188,13 @@ def _report(options: argparse.Namespace, file: Path, proposal: Proposal, variabl
             {"table": table_text(each.table.table_name), "bytes": each.bytes, "analyzed": each.analyzed}
             for each in proposal.tables
         ]
-        show_json({"path": str(file), "plan": fields, "windows": count, "tables": tables, "variable": variable})
+        facts = {"path": str(file), "plan": fields, "windows": count, "note": proposal.note}
+        show_json(facts | {"tables": tables, "variable": variable})
         return
     show(f"{file}: plan {plan.name}, {counted(len(proposal.tables), 'table')}")
     show(f"  {counted(count, 'window')} of {duration_text(windows.length)}; comments in the file say why")
+    if proposal.note:
+        show(f"  {proposal.note}")
     found = file.absolute() == Path(DEFAULT_FILE).absolute() and not options.config
     named = "" if found else f"--config {shell_word(str(file))} "
     show(f"Next: snapshots {named}plan show {plan.name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from snapshot_assets.cli.setup.estimates import EstimatedTable, estimated
@@ -27,6 +27,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.name_texts import written_name
 from snapshot_assets.format.names import column_text, parse_column, parse_table, table_text
 from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.format.units import counted, noun, time_text
 from snapshot_assets.format.windows import TimeRange
 from snapshot_assets.plan.plan import Plan
 
@@ -35,11 +36,15 @@ CHUNK_BYTES = 512 << 20
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 _LENGTHS = (
     *(hours * _HOUR for hours in (1, 2, 3, 6, 12)),
-    *(days * _DAY for days in (1, 7, 30, 90, 365, 3650)),
+    *(days * _DAY for days in (1, 7, 30, 90, 365, 3650, 36_500, 3_650_000)),
 )
 _MOST_WINDOWS = 2000
 _OUTLIERS = 0.01
 _HALVINGS = 30
+_BEFORE_NOW, _AFTER_NOW = 36_500 * _DAY, 3_650 * _DAY
+"""Where the times of a table's rows usually lie; 0001-01-01 and 9999-12-31 mostly stand for a time that is unknown."""
+_FEW = 0.1
+"""Share of a table's rows that may lie elsewhere without a window of their own."""
 
 Estimate = Callable[[datetime, datetime], int]
 """Returns the estimated bytes of the rows of a range."""
@@ -65,8 +70,12 @@ def propose_windows(bounds: TimeRange | None, estimate: Estimate, now: datetime,
     """
     if bounds is None:
         today = _floor(now, _DAY)
-        return Windows(today, _later(today, _DAY), _DAY, 0)
+        return Windows(today - _DAY, today, _DAY, 0)  # a window that has closed
     start, end = bounds.start, _later(bounds.end, timedelta(microseconds=1))
+    if start.year == MINYEAR:  # sources move the bounds by days at the ends of Python's range
+        start = datetime.min.replace(tzinfo=UTC)
+    if end.year == MAXYEAR:
+        end = datetime.max.replace(tzinfo=UTC)
     size = estimate(start, end)
     low, high = start, end  # the part with nearly all rows: some rows may have times such as 1970 or 9999
     for _ in range(_HALVINGS if size > CHUNK_BYTES else 0):
@@ -122,12 +131,14 @@ class Proposal:
         reasons: A remark on a field's entry, by field and key; the keys of lists are their values.
         tables: The exported tables, with estimated sizes.
         windows: The range and its windows.
+        note: What the range leaves out, or that it divides nothing; "" if it holds all timed rows.
     """
 
     plan: Plan
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
     tables: list[EstimatedTable] = field(default_factory=list)
     windows: Windows | None = None
+    note: str = ""
 
     def add(self, name: str, key: Any, value: Any, shown: str, reason: str) -> None:
         """Add an entry to a field of the plan."""
@@ -272,17 +283,37 @@ def _propose_range(source: SchemaSource, found: Proposal, schema: DatabaseSchema
     timed = tuple(table for table in schema.tables if table.time_index is not None)
     if not schema.tables and not schema.views:
         raise UnknownRelationError("The source has no table that this user can export; nothing was written.")
-    bounds = source.time_bounds(timed) if timed else None
+    near = TimeRange(now - _BEFORE_NOW, now + _AFTER_NOW)
+    few = [table for table in timed if _few_outside(source, table, near)]
+    ends = [source.time_bounds((table,), within=near if table in few else None) for table in timed]
+    known = [each for each in ends if each is not None]
+    bounds = TimeRange(min(start for start, _ in known), max(end for _, end in known)) if known else None
 
     def estimate(start: datetime, end: datetime) -> int:
         plan = found.plan.changed(start_time=start)
         return sum(estimated(source, plan, table, end).bytes or 0 for table in timed)
 
     continuous = found.plan.kind == "continuous"
-    windows = propose_windows(TimeRange(*bounds) if bounds else None, estimate, now, continuous=continuous)
+    windows = propose_windows(bounds, estimate, now, continuous=continuous)
     found.windows = windows
+    if bounds is None:
+        found.note = "No row has a time, so the range divides nothing: all rows are in chunk 0."
+    left = {table.table_name: source.count_outside(table, windows.start, windows.end) for table in few}
+    if rows := sum(left.values()):
+        named = ", ".join(f"{name} {count:,}" for name, count in left.items() if count)
+        found.note = (
+            f"{counted(rows, 'row')} {noun(rows, 'has a time', 'have times')} outside {time_text(windows.start)} …"
+            f" {time_text(windows.end)}, far from all others ({named}). The proposed range leaves them out, and exports"
+            " report them; to export them, widen the range, or write the table's time column as null."
+        )
     end = {} if continuous else {"end_time": windows.end}
     found.plan = found.plan.changed(start_time=windows.start, chunk_time_window=windows.length, **end)
+
+
+def _few_outside(source: SchemaSource, table: Table, near: TimeRange) -> bool:
+    """Return whether some of a table's rows have times outside a range, but few of all."""
+    outside = source.count_outside(table, *near)
+    return outside > 0 and outside <= _FEW * source.count_outside(table, near.start, near.start)
 
 
 def _usual_reason(table: Table) -> str:

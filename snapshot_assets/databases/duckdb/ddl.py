@@ -169,7 +169,8 @@ class _Defining:
         keys += [("UNIQUE", ObjectKey("unique constraint", each.name, name), each.columns) for each in table.unique]
         for kind, key, columns in keys:
             sql = f"ALTER TABLE {_target_name(name)} ADD {kind} {identifiers(columns)}"
-            yield Statement(key, sql, name, unless=has_key(name, kind, columns) if alone else "")
+            there = has_key(name, kind, columns) if alone else ""
+            yield Statement(key, sql, name, unless=there, there=there)
 
     def _indexes(self, table: Table) -> Iterator[Statement]:
         for index in table.indexes:

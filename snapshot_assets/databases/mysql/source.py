@@ -173,15 +173,17 @@ class MysqlDatabase(Scanner):
         outside = MysqlTimeColumn.of(table, zone).outside(start, end)
         return int(self.rows_of(table, "COUNT(*) AS found", outside)[0]["found"])
 
-    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
-        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
+    def time_bounds(
+        self, tables: tuple[Table, ...], zone: str = "UTC", within: tuple[datetime, datetime] | None = None
+    ) -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables; see `SchemaSource.time_bounds`."""
         ends: list[datetime] = []
         for table in tables:
             if table.time_index is None:
                 continue
             time = MysqlTimeColumn.of(table, zone)
             values = ", ".join(f"CAST({end}({time.name}) AS CHAR) AS {end}" for end in ("min", "max"))
-            [row] = self.rows_of(table, values, time.finite)
+            [row] = self.rows_of(table, values, time.considered(within))
             ends += [time.instant(text) for text in row.values() if text is not None]
         return (min(ends), max(ends)) if ends else None
 

@@ -152,13 +152,15 @@ class PostgresqlDatabase(Scanner):
         """Count the rows of disjoint sets; see `Database.count_rows`."""
         return count_rows(self, reads, thorough=thorough)
 
-    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
-        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
+    def time_bounds(
+        self, tables: tuple[Table, ...], zone: str = "UTC", within: tuple[datetime, datetime] | None = None
+    ) -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables; see `SchemaSource.time_bounds`."""
         ends: list[datetime] = []
         for table in tables:
             if table.time_index is None:
                 continue
-            query = self.time_column(table, zone).bounds_query(self.from_item(table))
+            query = self.time_column(table, zone).bounds_query(self.from_item(table), within)
             row = self.rows_of(table, query, f"finding the earliest and latest time of {table.table_name}")[0]
             try:
                 ends += time_range((row["low"], row["high"])) or ()

@@ -53,10 +53,14 @@ class PostgresqlTimeColumn(InstantColumn):
             number = f"CASE WHEN {self._near(edges[0], edges[-1])} THEN {number} ELSE 0 END"
         return f"CASE WHEN pg_catalog.isfinite({self.name}) THEN {number} ELSE -1 END"
 
-    def bounds_query(self, source: str) -> str:
-        """Return the query of the least and greatest finite time of a FROM item, in microseconds since 1970."""
+    def bounds_query(self, source: str, within: tuple[datetime, datetime] | None = None) -> str:
+        """Return the query of the least and greatest finite time of a FROM item, in microseconds since 1970.
+
+        `within` leaves out the rows outside a range.
+        """
+        considered = self.considered(within)
         least, greatest = f"pg_catalog.min({self.name})", f"pg_catalog.max({self.name})"
-        ends = f"SELECT {least} AS low, {greatest} AS high FROM {source} WHERE {self.finite}"
+        ends = f"SELECT {least} AS low, {greatest} AS high FROM {source} WHERE {considered}"
         if not self._shifts:
             moments = (f"{self._microseconds(self._instant(name))} AS {name}" for name in ("low", "high"))
             return f"SELECT {', '.join(moments)} FROM ({ends}) ends"
@@ -66,7 +70,7 @@ class PostgresqlTimeColumn(InstantColumn):
         return (
             f"SELECT {self._microseconds(f'min({moment})')} AS low, {self._microseconds(f'max({moment})')} AS high"
             f" FROM {source}, ({ends}) ends"
-            f" WHERE {self.finite} AND ({self.name} <= ends.low + {near} OR {self.name} >= ends.high - {near})"
+            f" WHERE {considered} AND ({self.name} <= ends.low + {near} OR {self.name} >= ends.high - {near})"
         )
 
     @property

@@ -271,8 +271,13 @@ class SchemaSource(Protocol):
             rows: Which of its rows are read: all that belong to one of these.
         """
 
-    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
-        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
+    def time_bounds(
+        self, tables: tuple[Table, ...], zone: str = "UTC", within: tuple[datetime, datetime] | None = None
+    ) -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables, or None if there is no row.
+
+        `within` leaves out the rows before its start, and those at or after its end.
+        """
 
     def fence(self) -> dict[str, str]:
         """Return identifiers of the state that this connection reads, such as PostgreSQL's snapshot and LSN."""

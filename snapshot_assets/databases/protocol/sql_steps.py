@@ -259,7 +259,8 @@ class SqlSteps(ABC):
                 differs = statement.same and not self._finds(statement.same, statement)
                 message = _DIFFERS if differs else ""
             elif statement.unless and self._finds(statement.unless, statement):
-                continue
+                if statement.unless == statement.there:  # an earlier step of the table made it
+                    status = "made"
             elif isinstance(statement, Unchecked):
                 raise RestoreError(statement.reason)
             else:

@@ -89,6 +89,10 @@ class TimeColumn(ABC):
     def within(self, start: datetime, end: datetime) -> str:
         """Return the predicate of rows whose time lies in `[start, end)`."""
 
+    def considered(self, within: tuple[datetime, datetime] | None) -> str:
+        """Return the predicate of rows with a finite time, or of those whose time lies in a range."""
+        return self.finite if within is None else self.within(*within)
+
     def outside(self, start: datetime, end: datetime) -> str:
         """Return the predicate of rows whose finite time does not lie in `[start, end)`."""
         return f"({self.finite} AND NOT {self.within(start, end)})"
@@ -169,13 +173,15 @@ class TimedSource(ABC):
         outside = self.time_column.of(table, zone).outside(start, end)
         return int(self._first_row("count(*)", table, outside)[0])
 
-    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
-        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
+    def time_bounds(
+        self, tables: tuple[Table, ...], zone: str = "UTC", within: tuple[datetime, datetime] | None = None
+    ) -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables; see `SchemaSource.time_bounds`."""
         bounds: list[int | None] = []
         for table in tables:
             if table.time_index is not None:
                 column = self.time_column.of(table, zone)
-                bounds += self._first_row(column.bounds(), table, column.finite)
+                bounds += self._first_row(column.bounds(), table, column.considered(within))
         return time_range(bounds)
 
 

@@ -161,6 +161,11 @@ def with_lost(schema: Schema, views: Mapping[TableName, str]) -> Schema:
     return schema.model_copy(update={"options": options})
 
 
+def unshown(schema: DatabaseSchema) -> Iterator[str]:
+    """Yield a sentence for everything that the server hides from this user, which the reason in parentheses says."""
+    return (sentence for sentence in uncarried(schema) if "(the server " in sentence)
+
+
 def uncarried(schema: DatabaseSchema) -> Iterator[str]:
     """Yield a sentence for each object of the source that the documents name and do not carry."""
     named = [("", each.options) for each in schema.schemas]

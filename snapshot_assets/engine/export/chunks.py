@@ -50,7 +50,7 @@ from snapshot_assets.format.scrub import scrub
 from snapshot_assets.format.units import counted
 from snapshot_assets.format.windows import partition_key
 from snapshot_assets.spans import spanned
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.base import ObjectStore, warn_once
 
 _LOG = logging.getLogger(__name__)
 
@@ -219,7 +219,7 @@ def _run_job(export: Export, pace: Pace, job: Sequence[ChunkWork], stop: threadi
         except (SupersededError, LocationDeletedError):
             raise
         except SnapshotError as error:
-            _LOG.warning("The failure of chunk %s could not be recorded: %s", outcome.chunk, scrub(str(error)))
+            warn_once(export.catalog.store.uri, f"Failures of chunks could not be recorded: {scrub(str(error))}")
     return outcomes
 
 

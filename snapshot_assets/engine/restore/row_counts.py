@@ -32,6 +32,12 @@ _AGAIN = (
     " when the asset `restored` is materialised with `replace: true`."
 )
 
+_REPLACE = (
+    "To run the same again changes nothing. Materialise the partitions of `restored` that lack rows again, with run"
+    " config `replace: true`: their rows are deleted, and loaded again. Or drop the import's tables, and run `snapshots"
+    " import` with --forget-ledger."
+)
+
 
 def how_to_load_again(plan: RestorePlan) -> str:
     """Return how to load missing rows again, and which other restores that affects."""
@@ -121,6 +127,7 @@ def check_rows(target: SqlTarget, plan: RestorePlan, *, added: bool, stage: Stag
             f"The target does not hold the rows that were loaded: {'; '.join(texts)}. They were changed"
             f" since; the ledger still lists them, so nothing was done. {how_to_load_again(plan)}",
             tables=[table_text(each.table) for each in different],
+            remedy=_REPLACE,
         )
 
 

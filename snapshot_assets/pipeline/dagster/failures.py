@@ -134,6 +134,8 @@ def _with_location(error: Exception, remedy: str) -> str:
 
 
 def _remedy_of(error: Exception, otherwise: str) -> str:
+    if isinstance(error, SnapshotError) and (own := error.attributes.get("remedy")):
+        return str(own)
     if isinstance(error, _OF_CHUNKS) and error.attributes.get("transient"):
         return _MAY_PASS
     return next((text for kinds, text in _REMEDIES if isinstance(error, kinds)), otherwise)

@@ -183,7 +183,7 @@ def test_a_copy_with_rows_is_not_replaced_by_another_query(numbers: str, tmp_pat
     fields = {"start_time": datetime(2025, 1, 1, tzinfo=UTC), "end_time": datetime(2025, 1, 3, tzinfo=UTC)}
     value = "CAST(CASE WHEN n < 24 THEN '1' ELSE 'a' END AS int)"
     query = f"SELECT {value} AS v FROM numbers WHERE moment >= :start AND moment < :end"
-    with pytest.raises(ExportFailedError, match=r"1 of 2 chunks failed: .* The others are committed\. Correct"):
+    with pytest.raises(ExportFailedError, match=r"1 of 2 chunks failed: .* The other chunks are committed\. Correct"):
         copy(run_of(plan(numbers, query, tmp_path / "to", chunk_time_window=timedelta(days=1), **fields)), [1, 2])
     with pytest.raises(LocationNotEmptyError, match=r"another copy \("):
         copied(numbers, NUMBERS, tmp_path / "to")

@@ -1,7 +1,9 @@
 """What surrounds an export: full disks, locked databases, passwords."""
 
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from urllib.parse import unquote
 
 import pytest
@@ -58,6 +60,20 @@ def test_a_disk_that_has_no_room_for_the_log_ends_the_run_with_that_error(place)
     assert not [fault for fault in verify(place.store).faults if fault.is_damage]
     place.export()
     assert place.differences() == {}
+
+
+def test_failures_that_a_full_disk_keeps_from_the_log_are_said_once(tiny_disk, place, caplog):
+    full, path = Place(place.source, tiny_disk.folder / "location"), tiny_disk.folder / "filler"
+    with full.run().open() as export:
+        with suppress(OSError), open(path, "wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        os.truncate(path, path.stat().st_size - 4096)  # room for the transaction that begins the chunks
+        with pytest.raises(ExportFailedError, match="No space left") as raised:
+            list(export.export([1, 2, 3]))
+    assert len(raised.value.attributes["chunks"]) == 3
+    [said] = [text for text in caplog.messages if "recorded" in text]
+    assert "No space left" in said
 
 
 def test_a_file_that_another_process_writes_to_is_refused_before_anything_is_written(place):

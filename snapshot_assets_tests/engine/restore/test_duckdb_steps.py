@@ -9,6 +9,7 @@ import pytest
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import SchemaIncompleteError
+from snapshot_assets.format.kinds import counts_by_kind
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, execute, finished, incomplete, numbers, only_duckdb
@@ -65,7 +66,9 @@ def test_foreign_keys_are_made_later_with_the_indexes_and_comments_of_their_tabl
             run.finish()
         run = into.run(place.store)
     execute(into, "DELETE FROM child WHERE n = 8")
-    finished(place, into)
+    run = finished(place, into)
+    made = counts_by_kind(step.kind for step in run.current().steps.made())
+    assert (made["table"], made["primary key"], made["foreign key"]) == (2, 2, 1)
     with closing(open_database(into.address)) as database:
         child = database.extract(Selection()).table(TableName("main", "child"))
     assert [key.columns for key in child.foreign_keys] == [("up",)]

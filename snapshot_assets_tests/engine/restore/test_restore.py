@@ -199,7 +199,7 @@ def test_a_time_range_reads_only_chunks_that_overlap_it_and_cuts_its_edges(expor
 def test_a_flipped_byte_loads_no_row_of_its_chunk_and_names_the_file(exported, duck):
     good = flip(victim := only(exported.folder, "data/3/main.readings*.parquet"))
     message = (
-        r"1 of 7 chunks.*data/3/main.readings.*SHA-256 .*expected.* The others are loaded\. Correct what the errors"
+        r"1 of 7 chunks.*data/3/main.readings.*SHA-256 .*expected.* The other chunks are loaded\. Correct what the"
         r".*--keep-going .*restores everything but the windows.*`snapshots export verify` names these files\."
         r".* To finish without these tables as a whole, add --exclude-tables main\.events,main\.readings\."
     )
