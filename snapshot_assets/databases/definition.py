@@ -152,7 +152,10 @@ def _text(of: ObjectKey | TableName | str) -> str:
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of a restore. Statements are never joined into one string, because they contain documents' text.
+    """One statement of a restore.
+
+    Statements contain documents' text, so they are never joined into one string; only additions to a table of MySQL
+    are, whose texts are checked.
 
     It is left out if it belongs to an object that the target had and keeps.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from snapshot_assets.databases.convert.actions import ACTIONS, clauses, with_actions
 from snapshot_assets.databases.convert.literals import plain_default
 from snapshot_assets.databases.convert.lost import LostObjects, changed_form, is_plain, lost_details, lost_limit
 from snapshot_assets.databases.convert.own_names import OwnNames
@@ -34,7 +35,6 @@ from snapshot_assets.format.relations import (
 )
 
 _NEXTVAL = re.compile(r"nextval\('(?P<name>(?:[^']|'')*)'(?:::regclass)?\)")
-_ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOTALL)
 _EXTRAS = re.compile(r"INCLUDE \([^)]*\)|DEFERRABLE(?: INITIALLY DEFERRED)?")
 _UNCHECKED = re.compile(r"\bNOT (?:VALID|ENFORCED)\b")
 _TEMPORAL = re.compile(r"\b(?:WITHOUT OVERLAPS|PERIOD)\b")
@@ -122,7 +122,7 @@ class _Conversion:
             primary_key=primary,
             unique=tuple(unique),
             foreign_keys=tuple(
-                key.model_copy(update={"name": self._own_name(table, "Foreign key", key.name), "definition": None})
+                with_actions(key, ACTIONS).model_copy(update={"name": self._own_name(table, "Foreign key", key.name)})
                 for key in table.foreign_keys
                 if self._keeps_foreign_key(table, key)
             ),
@@ -223,10 +223,10 @@ class _Conversion:
     def _lost_actions(self, schema: DatabaseSchema) -> Iterator[str]:
         for name, table in ((table.table_name, table) for table in schema.tables):
             of = self._tables[name]
-            definitions = {self._names.of(of, "Foreign key", key.name): key.definition or "" for key in of.foreign_keys}
+            had = {self._names.of(of, "Foreign key", key.name): clauses(key) for key in of.foreign_keys}
             for key in table.foreign_keys:
-                if match := _ACTIONS.search(definitions[key.name]):
-                    yield f"Foreign key {key.name} of {name} is carried over without {match.group()}."
+                if lost := [each for each in had[key.name] if each not in clauses(key)]:
+                    yield f"Foreign key {key.name} of {name} is carried over without {' '.join(lost)}."
 
     def _temporal(self, definition: str | None, what: str) -> bool:
         match = _TEMPORAL.search(definition or "")

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 
+from snapshot_assets.databases.convert.actions import with_actions
 from snapshot_assets.format.relations import DatabaseSchema, ForeignKey, Table, TableName
+
+_ACTIONS = ("RESTRICT", "NO ACTION")
+"""What DuckDB does, though it takes no actions: rows to which others refer are kept."""
 
 
 def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
@@ -17,8 +21,13 @@ def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
     ]
     whole = [table for table in schema.tables if table.columns]
     by_name = {table.table_name: table for table in possible_keys(whole, lost)}
-    tables = tuple(by_name[table.table_name] for table in whole)
+    tables = tuple(_refusing(by_name[table.table_name]) for table in whole)
     return schema.model_copy(update={"tables": tables}), tuple(lost)
+
+
+def _refusing(table: Table) -> Table:
+    keys = tuple(with_actions(key, _ACTIONS) for key in table.foreign_keys)
+    return table.model_copy(update={"foreign_keys": keys})
 
 
 def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:

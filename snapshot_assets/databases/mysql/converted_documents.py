@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from snapshot_assets.databases.convert.actions import ACTIONS, with_actions
 from snapshot_assets.databases.convert.literals import NOW
 from snapshot_assets.databases.mysql.texts import listed, quoted
 from snapshot_assets.databases.mysql.write_forms import BYTES, TEXT
@@ -45,7 +46,7 @@ class _Adapting:
                 update={
                     "columns": tuple(self._column(table, column, numbered) for column in table.columns),
                     "sequences": tuple(each for each in table.sequences if each.column == numbered),
-                    "foreign_keys": tuple(key for key in table.foreign_keys if self._keeps(table, key)),
+                    "foreign_keys": tuple(self._foreign_keys(table, numbered)),
                     "indexes": tuple(
                         index.model_copy(update={"definition": _index(index.name, index.columns, index.unique)})
                         for index in table.indexes
@@ -53,6 +54,13 @@ class _Adapting:
                     "comment": self._comment("table", str(name), table.comment),
                 }
             )
+
+    def _foreign_keys(self, table: Table, numbered: str | None) -> Iterator[ForeignKey]:
+        for key in table.foreign_keys:
+            if self._keeps(table, key):
+                nullable = all(table.column(each).nullable and each != numbered for each in key.columns)
+                unknown = {"SET DEFAULT"} if nullable else {"SET DEFAULT", "SET NULL"}
+                yield with_actions(key, set(ACTIONS) - unknown)
 
     def _keeps(self, table: Table, key: ForeignKey) -> bool:
         """Return whether MySQL can have a foreign key; record one whose columns have other types than those there."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
 from snapshot_assets.databases.mysql.code import MysqlCode
@@ -42,6 +43,9 @@ _TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster", "")
 _INTERIM = "snapshot_assets_interim"
 """A key that a table has until it gets its engine."""
 
+_ALONE = ("FULLTEXT", "SPATIAL")
+"""Keys that a server adds in place only one by one, if at all."""
+
 _KEY = re.compile(r"(?:PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
 _CONSTANT = re.compile(r"[\w.+-]+|\w*'(?:[^'\\]|\\.|'')*'|current_timestamp(?:\(\d?\))?", re.IGNORECASE | re.DOTALL)
 """Defaults that MySQL takes without parentheses."""
@@ -52,6 +56,17 @@ _WORDS = {
     "check_option": ("NONE", "LOCAL", "CASCADED"),
     "algorithm": ("UNDEFINED", "MERGE", "TEMPTABLE"),
 }
+
+
+@dataclass(frozen=True)
+class Addition(Statement):
+    """Adds a key to a table. One statement may add several of one table, so that the server reads its rows once.
+
+    Attributes:
+        added: The end of its SQL, after the table; its texts are checked.
+    """
+
+    added: str = ""
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
@@ -229,23 +244,27 @@ class _Defining:
         for kind, own, definition, inline in _other_keys(table):
             if not inline:
                 there = _there("statistics", "index_name", name, own)
-                sql = f"ALTER TABLE {quoted(*name)} ADD {definition}"
-                yield Statement(ObjectKey(kind, own, name), sql, name, there=there)
+                sql, added = f"ALTER TABLE {quoted(*name)} ADD {definition}", f"ADD {definition}"
+                if definition.startswith(_ALONE):
+                    yield Statement(ObjectKey(kind, own, name), sql, name, there=there)
+                else:
+                    yield Addition(ObjectKey(kind, own, name), sql, name, there=there, added=added)
 
     def _foreign_keys(self, table: Table) -> Iterator[Statement]:
         name = table.table_name
         for key in table.foreign_keys:
             actions = _ACTIONS.search(key.definition or "")
-            sql = (
-                f"ALTER TABLE {quoted(*name)} ADD CONSTRAINT {quoted(key.name)} FOREIGN KEY {listed(key.columns)}"
+            added = (
+                f"ADD CONSTRAINT {quoted(key.name)} FOREIGN KEY {listed(key.columns)}"
                 f" REFERENCES {quoted(*key.referenced)} {listed(key.referenced_columns)}{actions[0] if actions else ''}"
             )
-            yield Statement(
+            yield Addition(
                 ObjectKey("foreign key", key.name, name),
-                sql,
+                f"ALTER TABLE {quoted(*name)} {added}",
                 name,
                 there=_there("table_constraints", "constraint_name", name, key.name),
                 reads=(key.referenced,),
+                added=added,
             )
 
     def _views(self) -> Iterator[Statement]:

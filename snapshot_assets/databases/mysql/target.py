@@ -1,7 +1,8 @@
 """MySQL and MariaDB as a target: a transaction adds the rows of a file with its ledger row.
 
 A statement that creates something ends the transaction. So each step of a schema is made alone, and the ledger records
-it before: a step whose object is there, though it is recorded as failed, was made.
+it before: a step whose object is there, though it is recorded as failed, was made. Only the keys of one table are added
+by one statement; each is made alone if that fails.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
 
 from snapshot_assets.databases.definition import Statement
 from snapshot_assets.databases.mysql.code import CodeStatement
+from snapshot_assets.databases.mysql.ddl import Addition
 from snapshot_assets.databases.mysql.session import SQL_MODE
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
 from snapshot_assets.databases.mysql.write_forms import unfit_values
@@ -33,7 +37,7 @@ from snapshot_assets.databases.protocol.target import (
     parents_first,
 )
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.errors import DatabaseError, DatabaseLockedError, SnapshotError
+from snapshot_assets.errors import DatabaseError, DatabaseLockedError, SnapshotError, TransientError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, Table, TableName
 
@@ -51,6 +55,7 @@ _SETTINGS = {
 }
 _EXISTS = (1007, 1022, 1050, 1061, 1068, 1826)
 _VIOLATED = (1048, 1062, 1215, 1216, 1217, 1264, 1451, 1452, 1586, 3819, 4025)
+_BEGAN = "It began."
 _INSIDE = re.compile(r"(?P<name>[a-z]+)(?:\((?P<sizes>[\d,]+)\))?(?P<rest>.*)", re.DOTALL)
 _ANY_WIDTH = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
 
@@ -89,7 +94,6 @@ class MysqlTarget(MysqlWriter, SqlTarget):
 
     kind = "mysql"
     time_column = MysqlTimeColumn
-    most_steps = 1
     ledger = tuple(
         ledger.create_ledger(
             ledger.LedgerTypes(
@@ -214,9 +218,30 @@ class MysqlTarget(MysqlWriter, SqlTarget):
     def _try_group(
         self, record: RestoreRecord, group: list[SchemaStep], before: Mapping[str, StepResult]
     ) -> list[StepResult]:
-        begun = [StepResult(each.name, record.id, "failed", "It began.") for each in group if each.name not in before]
+        group = list(takewhile(lambda step: _joins(group[0], step, before.get(step.name)), group)) or group[:1]
+        begun = [StepResult(each.name, record.id, "failed", _BEGAN) for each in group if each.name not in before]
         self._record(begun)
-        return super()._try_group(record, group, before)
+        if len(group) > 1 and (made := self._made_at_once(record, group)):
+            return made
+        return [result for step in group for result in super(MysqlTarget, self)._try_group(record, [step], before)]
+
+    def _made_at_once(self, record: RestoreRecord, steps: Sequence[SchemaStep]) -> list[StepResult]:
+        """Add keys of one table by one statement, and return their results; none if it fails."""
+        additions = [each for step in steps for each in step.statements if isinstance(each, Addition)]
+        sql = ", ".join([additions[0].sql, *(each.added for each in additions[1:])])
+        made = [StepResult(step.name, record.id, "made") for step in steps]
+        try:
+            with self._transaction():
+                self._lock()
+                if self._made_already(record, steps):
+                    return []
+                self._run(replace(additions[0], sql=sql))
+                self._write(made)
+        except TransientError:
+            raise
+        except SnapshotError:  # trying each tells which, and why
+            return []
+        return made
 
     def _run(self, statement: Statement) -> None:
         """Run a statement of a definition, which is for a session in which backslashes escape, or with its settings."""
@@ -295,6 +320,13 @@ class MysqlTarget(MysqlWriter, SqlTarget):
             " AND ".join(f"{here} IS NOT NULL" for here, _ in columns)
             for (name, child, parent), columns in pairs.items()
         }  # fmt: skip
+
+
+def _joins(first: SchemaStep, step: SchemaStep, prior: StepResult | None) -> bool:
+    """Return whether one statement may make two steps, the second of which has not failed before."""
+    kinds = {first.kind == "foreign key", step.kind == "foreign key"}  # for these, the server copies the table
+    untried = prior is None or prior.message in ("", _BEGAN)
+    return isinstance(step.statements[0], Addition) and step.table == first.table and len(kinds) == 1 and untried
 
 
 def _among(tables: Collection[TableName], schema: str, table: str) -> str:

@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from snapshot_assets.databases.convert.renaming import Renaming
+from snapshot_assets.databases.convert.schema import converted
 from snapshot_assets.databases.mysql import type_for
 from snapshot_assets.databases.mysql.session import MysqlConnection
 from snapshot_assets.databases.mysql.write_forms import constants_of, rows_of, unfit_values
+from snapshot_assets.databases.open import target_module
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.errors import UnsupportedTypeError
@@ -203,6 +206,72 @@ def test_keys_whose_names_others_have_or_that_are_too_long_are_restored(
     assert len(made[table].sequences) == 1
     if kind == "postgresql":  # a key of a table to itself is none of DuckDB's
         assert [key.columns for key in made[table].foreign_keys] == [("a",), ("b",)]
+
+
+def test_actions_of_foreign_keys_of_postgresql_are_kept_as_far_as_mysql_has_them(
+    postgresql_database: str, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    execute(
+        postgresql_database,
+        "CREATE TABLE top (id int PRIMARY KEY)",
+        "CREATE TABLE t (a int REFERENCES top ON DELETE CASCADE ON UPDATE SET NULL,"
+        ' "b ON DELETE CASCADE" int REFERENCES top ON UPDATE RESTRICT,'
+        " c int REFERENCES top ON DELETE SET DEFAULT ON UPDATE CASCADE DEFERRABLE INITIALLY DEFERRED,"
+        " d int NOT NULL REFERENCES top ON DELETE SET NULL ON UPDATE CASCADE,"
+        " e int REFERENCES top MATCH FULL ON DELETE SET NULL (e), f int REFERENCES top)",
+    )
+    origin, into = DatabaseAddress("pg", postgresql_database), DatabaseAddress("into", mariadb_database)
+    lost = copy(documents(origin), origin, into).lost
+    assert [each for each in lost if each.startswith("Foreign key")] == [
+        "Foreign key t_c_fkey of public.t is carried over without ON DELETE SET DEFAULT DEFERRABLE INITIALLY DEFERRED.",
+        "Foreign key t_d_fkey of public.t is carried over without ON DELETE SET NULL.",
+        "Foreign key t_e_fkey of public.t is carried over without MATCH FULL ON DELETE SET NULL (e).",
+    ]
+    rules = mariadb_server.sql(
+        "SELECT update_rule, delete_rule FROM information_schema.referential_constraints"
+        " WHERE constraint_schema = 'public' ORDER BY constraint_name"
+    )
+    assert rules.split("\n") == [
+        "SET NULL\tCASCADE", "RESTRICT\tRESTRICT", "CASCADE\tRESTRICT", "CASCADE\tRESTRICT", "RESTRICT\tRESTRICT",
+        "RESTRICT\tRESTRICT",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_actions_of_foreign_keys_of_mysql_are_kept_as_far_as_the_target_has_them(
+    tmp_path: Path, postgresql_database: str, mariadb_server: MariadbServer, mariadb_database: str, kind: str
+) -> None:
+    mariadb_server.sql(
+        "CREATE TABLE top (id int PRIMARY KEY)",
+        "CREATE TABLE t (a int, `b ON UPDATE CASCADE` int, c int,"
+        " CONSTRAINT fa FOREIGN KEY (a) REFERENCES top (id) ON DELETE CASCADE ON UPDATE SET NULL,"
+        " CONSTRAINT fb FOREIGN KEY (`b ON UPDATE CASCADE`) REFERENCES top (id) ON DELETE NO ACTION ON UPDATE RESTRICT,"
+        " CONSTRAINT fc FOREIGN KEY (c) REFERENCES top (id) ON UPDATE CASCADE)",
+        database="shop",
+    )
+    origin = DatabaseAddress("shop", mariadb_database)
+    into = fresh(tmp_path, "into") if kind == "duckdb" else DatabaseAddress("into", postgresql_database)
+    schema = documents(origin)
+    lost = [each for each in copy(schema, origin, into).lost if each.startswith("Foreign key")]
+    if kind == "duckdb":  # it has no actions: rows that others refer to are kept
+        assert lost == [
+            "Foreign key fa of shop.t is carried over without ON DELETE CASCADE ON UPDATE SET NULL.",
+            "Foreign key fc of shop.t is carried over without ON UPDATE CASCADE.",
+        ]
+        return
+    assert lost == []
+    with source(into) as database:
+        [_, table] = sorted(database.extract(Selection(schemas=("shop",))).tables, key=lambda each: len(each.columns))
+    assert [(each.definition or "").partition("top(id)")[2] for each in table.foreign_keys] == [
+        " ON UPDATE SET NULL ON DELETE CASCADE",
+        "",  # neither database prints an action that is its default
+        " ON UPDATE CASCADE",
+    ]
+    renaming = Renaming.of([("shop", "new")], [])
+    renamed, _ = target_module(into).rename(converted(schema, kind, target_module(into))[0], renaming)
+    key = renamed.table(TableName("new", "t")).foreign_keys[0]
+    ending = 'REFERENCES new.top("id") ON UPDATE SET NULL ON DELETE CASCADE'
+    assert (key.definition or "").replace('"new"."top"', "new.top").endswith(ending)
 
 
 def test_a_name_that_mysql_cannot_have_is_refused(mariadb_database: str) -> None:
