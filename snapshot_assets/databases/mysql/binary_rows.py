@@ -16,7 +16,9 @@ from pymysql.constants import FIELD_TYPE, FLAG
 _LONG = 0xFB  # from which on a value's first byte is no length, but says how many bytes have it
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 _NULL_BITS = 2  # before the first column's in the bits that say which values are NULL
-_SPARE = 12  # bytes that may be read behind the last row
+SPARE = bytes(12)
+"""Bytes behind the last row, because numbers are read also where a row has none."""
+
 _INTEGERS = {
     FIELD_TYPE.TINY: 1,
     FIELD_TYPE.SHORT: 2,
@@ -51,13 +53,13 @@ class Rows:
     """Rows whose values are read column by column.
 
     Args:
-        payload: Bytes that have the rows.
+        payload: Bytes that have the rows, and `SPARE` behind them.
         starts: Where each row begins.
         fields: The columns, as the driver describes them.
     """
 
     def __init__(self, payload: bytes, starts: Sequence[int], fields: Sequence[Any]) -> None:
-        self._payload, self._fields = payload + bytes(_SPARE), fields
+        self._payload, self._fields = payload, fields
         self._bytes = np.frombuffer(self._payload, np.uint8)
         bitmap = (len(fields) + _NULL_BITS + 7) // 8
         begins = np.array(starts, np.int64) + 1

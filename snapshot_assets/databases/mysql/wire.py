@@ -16,7 +16,7 @@ from pymysql.connections import MySQLResult
 from pymysql.constants import COMMAND
 from pymysql.protocol import MysqlPacket
 
-from snapshot_assets.databases.mysql.binary_rows import Rows
+from snapshot_assets.databases.mysql.binary_rows import SPARE, Rows
 
 CHUNK_BYTES = 4 << 20
 _HEAD = 4  # bytes before a packet: its length in three, and its number
@@ -82,11 +82,12 @@ class RowStream:
                     break
                 return self._long_row(), [0]
             at = self._scan(at, _HEAD + length, starts)
-        payload = bytes(self._buffer[:at])
+        with memoryview(self._buffer) as received, received[:at] as rows:
+            payload = b"".join((rows, SPARE))
         del self._buffer[:at]
         if self.ended:
             self._connection._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", self._statement))
-            last = payload[starts.pop() :]
+            last = payload[starts.pop() : at]
             if last[0] == _ERROR:
                 MysqlPacket(last, self._connection.encoding).raise_for_error()
         return payload, starts
@@ -115,7 +116,7 @@ class RowStream:
             self._peek(0, _HEAD + length)
             parts.append(bytes(self._buffer[_HEAD : _HEAD + length]))
             del self._buffer[: _HEAD + length]
-        return b"".join(parts)
+        return b"".join((*parts, SPARE))
 
     def _peek(self, at: int, size: int) -> bytearray:
         """Receive until the buffer has some bytes at a place, and return the first few of them."""
