@@ -242,7 +242,10 @@ def left_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
             yield f"{what}: {counts}; --verbose names them"
     if without := plan.steps.left_out():
         counts = counts_text(counts_by_kind(step.kind for step in without))
-        yield f"left out until the target has what they need: {counts}; --with-code makes functions of the snapshot"
+        code = (
+            "" if plan.settings.filters.code or not plan.same_kind else "; --with-code makes functions of the snapshot"
+        )
+        yield f"left out until the target has what they need: {counts}{code}"
     if lost := plan.lost_for_ever:
         yield f"not carried over: {counts_text(counts_by_kind(map(kind_of_object, lost)))}; --verbose names them"
 

@@ -83,6 +83,8 @@ def test_constants_are_carried_over_in_all_directions(
         ("numeric", "decimal128(10, 2)", "(1.5)::integer"),
         ("timestamp", "timestamp[us]", "CAST('2020-01-02 03:04:05' AS DATE)"),
         ("timestamp", "timestamp[us]", "'0000-00-00 00:00:00'"),
+        ("timestamp", "timestamp[us]", "(now())::date"),
+        ("timestamp", "timestamp[us]", "CURRENT_TIMESTAMP(0)"),
         ("timestamptz", "timestamp[us, tz=UTC]", "'2020-01-02 00:00:00+00'::timestamp with time zone"),
         ("character(3)", "string", "'a'::bpchar"),
         ("text", "string", "'a' || 'b'"),

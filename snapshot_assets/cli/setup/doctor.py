@@ -34,13 +34,13 @@ from snapshot_assets.databases.open import kind_of, open_target
 from snapshot_assets.databases.protocol.source import Database, SchemaSource
 from snapshot_assets.databases.selection.exclusions import unshown
 from snapshot_assets.engine.export.preflight import checked_schemas
-from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.errors import PlanError, SnapshotError, TransientError
 from snapshot_assets.format.units import counted
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.location_template import is_template, resolve_location
 from snapshot_assets.plan.plan import DEFAULT_FILE_SIZE, Plan
 from snapshot_assets.plan.read_configuration import Needed, load_configuration
-from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, merged_settings, shown_place
+from snapshot_assets.plan.spark_settings import DEFAULT_PARALLELISM, MASTER, REMOTE, merged_settings, shown_place
 from snapshot_assets.storage.location import FILE, parse_location
 from snapshot_assets.storage.options import StoreOptions, open_store
 
@@ -212,19 +212,25 @@ def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool)
             return Check("source", subject, True, "not opened, because it needs a Spark session")
         with opened_source(configuration, plan) as source:
             extracted, exported = checked_schemas(source, plan)
-            advice = [*_own_states(source, kind), *unshown(extracted)]
+            states = [] if plan.schema_only else _own_states(source, kind, configuration.spark_settings(plan))
+            advice = [*states, *unshown(extracted)]
             found = f"{kind.name}, {counted(len(exported.tables), 'table')} to export by plan {plan.name}"
             return Check("source", subject, True, found + _driver(kind), " ".join(advice))
     except Exception as error:  # whatever it is, the other checks go on
         return failed("source", subject, error, remedy)
 
 
-def _own_states(source: SchemaSource, kind: DatabaseKind) -> Iterator[str]:
-    """Yield why the tasks of an export on this machine would read states of their own."""
-    if kind.access is Access.CONNECTION:
-        with cast(Database, source).hold(lambda: 1) as held:
+def _own_states(source: SchemaSource, kind: DatabaseKind, settings: Mapping[str, str]) -> Iterator[str]:
+    """Yield why the tasks of an export would read states of their own; holds a state for a moment, as one does."""
+    if kind.access is not Access.CONNECTION:
+        return
+    here = settings.get(MASTER, "local").startswith("local") and REMOTE not in settings
+    try:
+        with cast(Database, source).hold(lambda: int(here)) as held:
             if held.unshared:
                 yield f"An export would have `consistency: chunk`. {held.unshared}"
+    except TransientError as error:  # the server is busy
+        yield str(error)
 
 
 def _driver(kind: DatabaseKind) -> str:

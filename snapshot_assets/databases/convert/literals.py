@@ -14,7 +14,7 @@ _CAST = re.compile(r"CAST\((.*) AS ([\w ]+)\)|\((.*)\)|(.*)::([\w \".]+)", re.IG
 _STRING = re.compile(r"'((?:[^'\\]|'')*)'")
 """Without a backslash, which escapes in some kinds only."""
 
-_NOW = re.compile(r"(?:now|get_current_timestamp)\(\)|current_timestamp(?:\(\d?\))?", re.IGNORECASE)
+_NOW = re.compile(r"(?:now|get_current_timestamp)\(\)|current_timestamp(?:\((\d?)\))?", re.IGNORECASE)
 _INTEGER = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 _BOOLEANS = {"true": "TRUE", "t": "TRUE", "false": "FALSE", "f": "FALSE"}
@@ -22,7 +22,7 @@ _PADDED = ("character(", "bpchar")
 
 
 def plain_default(column: Column) -> str | None:
-    """Return a column's default as every kind of database writes it; None if it is more than a constant."""
+    """Return a column's default as every kind of database writes it; "" for NULL, None for more than a constant."""
     text, kind = column.default or "", column.arrow_field().type
     cast = ""
     while match := _CAST.fullmatch(text):
@@ -30,13 +30,14 @@ def plain_default(column: Column) -> str | None:
     quoted = _STRING.fullmatch(text)
     value = quoted[1] if quoted else text
     if text.upper() == "NULL":
-        return "NULL"
+        return ""  # what a column without a default has; one that is NOT NULL may have no such default in MySQL
     if column.carrier is not Carrier.NATIVE:
         return None
     if pa.types.is_boolean(kind):
         return _BOOLEANS.get(value.lower())
-    if pa.types.is_timestamp(kind) and _NOW.fullmatch(text):
-        return NOW
+    if pa.types.is_timestamp(kind) and (now := _NOW.fullmatch(text)):
+        rounds = now[1] and now[1] != "6" and f"({now[1]})" not in column.type
+        return None if rounds or "date" in cast.lower() else NOW
     number = _INTEGER if pa.types.is_integer(kind) or (cast.strip() and not quoted) else _NUMBER  # a cast may round
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return value if number.fullmatch(value) else None

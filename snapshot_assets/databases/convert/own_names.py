@@ -48,5 +48,5 @@ def _names(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _scope(table: Table, kind: str, name: str) -> tuple[str, ...]:
-    """Return a name with that within which it must be the only one: constraints without an index, their table."""
-    return (table.schema_name, *((table.name,) if kind == _FOREIGN_KEY else ()), name.lower())
+    """Return a name with that within which it must be the only one: in MySQL, foreign keys too have a schema's."""
+    return (table.schema_name, *((_FOREIGN_KEY,) if kind == _FOREIGN_KEY else ()), name.lower())

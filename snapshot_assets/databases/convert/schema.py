@@ -169,7 +169,7 @@ class _Conversion:
             type=type_text,
             arrow_type=column.arrow_type,
             nullable=column.nullable or options.column(column.name).not_null_not_valid is not None,
-            default=None if column.generated is not None else default,
+            default=None if column.generated is not None else default or None,
             comment=column.comment,
         )
 

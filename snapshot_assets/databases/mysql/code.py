@@ -85,7 +85,7 @@ def code_options(
         entry |= {each: created[each] for each in _KEPT if each in created} | {"definer": row["definer"]}
         options[schema]["code"].append(entry | ({"created": row["created"]} if row["created"] else {}))
     for schema, kind, right in _unseen(session, {table.schema for table in tables}):
-        why = f"the server hides it from this user: GRANT {right} ON {quoted(schema)}.*"
+        why = f"the server may hide it from this user: GRANT {right} ON {quoted(schema)}.*"
         options[schema][NOT_CARRIED].append(f"{kind} of {schema}, if it has any ({why})")
     return options
 

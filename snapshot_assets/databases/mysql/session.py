@@ -208,6 +208,16 @@ class MysqlConnection:
     @contextmanager
     def _running(self, doing: str) -> Iterator[None]:
         self._busy = True
+        try:
+            with self._watching(doing):
+                yield
+        finally:
+            with self._interrupting:  # KILL must not hit the next statement
+                self._busy = False
+
+    @contextmanager
+    def _watching(self, doing: str) -> Iterator[None]:
+        """Report what a statement waits for, and who holds it, if it takes long."""
         watch = threading.Timer(lock_waits.REPORTED_AFTER, self._report_wait, (doing,))
         watch.daemon = True
         watch.start()
@@ -215,8 +225,6 @@ class MysqlConnection:
             yield
         finally:
             watch.cancel()
-            with self._interrupting:  # KILL must not hit the next statement
-                self._busy = False
 
     def _report_wait(self, doing: str) -> None:
         with suppress(pymysql.Error, OSError), self._connect() as other, other.cursor() as cursor:
@@ -312,7 +320,7 @@ class MysqlSession(MysqlConnection):
         """Stream a query's rows as the server sends them; leaving early ends the query."""
 
         def begin() -> RowStream:
-            with self.translating(doing):
+            with self.translating(doing), self._watching(doing):
                 return RowStream(self._connection, sql)
 
         self._busy = True

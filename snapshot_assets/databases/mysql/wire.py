@@ -49,7 +49,12 @@ class RowStream:
                 connection._read_packet()
         connection._execute_command(COMMAND.COM_STMT_EXECUTE, _EXECUTE.pack(self._statement, 0, 1))
         result = MySQLResult(connection)
-        result.init_unbuffered_query()
+        try:
+            result.init_unbuffered_query()
+        except pymysql.Error:
+            if connection.open:
+                self._end_statement()
+            raise
         result.unbuffered_active = False  # this object reads the rows
         self._fields = result.fields
 
@@ -86,11 +91,14 @@ class RowStream:
             payload = b"".join((rows, SPARE))
         del self._buffer[:at]
         if self.ended:
-            self._connection._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", self._statement))
+            self._end_statement()
             last = payload[starts.pop() : at]
             if last[0] == _ERROR:
                 MysqlPacket(last, self._connection.encoding).raise_for_error()
         return payload, starts
+
+    def _end_statement(self) -> None:
+        self._connection._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", self._statement))
 
     def _scan(self, at: int, size: int, starts: list[int]) -> int:
         """Note where the packets begin that have been received, at least the one at a place; return where they end."""

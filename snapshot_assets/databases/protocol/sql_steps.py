@@ -25,9 +25,6 @@ from snapshot_assets.format.relations import TableName
 _SECONDS = 1.0
 """After how long a transaction of several steps ends: the steps before one that fails are made again."""
 
-_MOST_STEPS = 100
-"""Most steps of a transaction."""
-
 _VIOLATION = "23"
 _EXISTS = frozenset(("42P06", "42P07", "42701", "42710", "42723"))
 _SECOND_KEY = "42P16"
@@ -38,9 +35,11 @@ class SqlSteps(ABC):
     """The part of `SqlTarget` that makes steps.
 
     Attributes:
+        most_steps: Most steps of a transaction: 1 where statements that create something end it.
         ledger: Statements that create the ledger.
     """
 
+    most_steps: ClassVar[int] = 100
     ledger: ClassVar[Sequence[Statement]] = ledger.LEDGER
 
     @abstractmethod
@@ -172,7 +171,7 @@ class SqlSteps(ABC):
                 latest = [StepResult(queue[0].name, record.id, "failed", f"Not tried: {lacking} is not there.")]
                 self._record(latest)
             else:
-                group = takewhile(lambda step: not _lacking(step, gone, results), queue[:_MOST_STEPS])
+                group = takewhile(lambda step: not _lacking(step, gone, results), queue[: self.most_steps])
                 latest = self._try_group(record, list(group), before)
             for step, result in zip(queue, latest, strict=False):
                 results[step.name] = result

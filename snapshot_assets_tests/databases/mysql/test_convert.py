@@ -237,6 +237,18 @@ def test_actions_of_foreign_keys_of_postgresql_are_kept_as_far_as_mysql_has_them
     ]  # fmt: skip
 
 
+def test_foreign_keys_of_one_name_and_a_default_of_null_are_restored(
+    postgresql_database: str, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    columns = "(a int, name varchar(9) NOT NULL DEFAULT NULL::varchar, CONSTRAINT fk FOREIGN KEY (a) REFERENCES top)"
+    tables = (f"CREATE TABLE {name} {columns}" for name in ("orders", "invoices"))
+    execute(postgresql_database, "CREATE TABLE top (id int PRIMARY KEY)", *tables)
+    origin, into = DatabaseAddress("pg", postgresql_database), DatabaseAddress("into", mariadb_database)
+    assert not [each for each in copy(documents(origin), origin, into).lost if each.startswith("Default")]
+    keys = "SELECT table_name FROM information_schema.referential_constraints WHERE constraint_schema = 'public'"
+    assert mariadb_server.sql(f"{keys} ORDER BY 1") == "invoices\norders"
+
+
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
 def test_actions_of_foreign_keys_of_mysql_are_kept_as_far_as_the_target_has_them(
     tmp_path: Path, postgresql_database: str, mariadb_server: MariadbServer, mariadb_database: str, kind: str

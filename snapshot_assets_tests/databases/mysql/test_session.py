@@ -219,14 +219,20 @@ def test_a_wait_for_a_lock_is_reported_early_with_its_holder_if_the_server_shows
         server.sql(before, "CREATE TABLE t (id int)", "CREATE USER clerk IDENTIFIED BY 'x'", database="shop")
         server.sql("GRANT SELECT ON shop.* TO clerk")
         reader = server.uri("shop", "clerk", "x") if user == "clerk" else uri
+
+        def streamed(sql: str, doing: str) -> list[object]:
+            with waiting.stream(sql, doing) as chunks:
+                return list(chunks)
+
         with (
             ThreadPoolExecutor(2) as pool,
             closing(MysqlConnection(address(uri))) as holder,
-            closing(MysqlConnection(address(reader))) as waiting,
+            closing(MysqlSession(address(reader))) as waiting,
         ):
             holder.execute("LOCK TABLES t WRITE", "locking")
             sleeping = pool.submit(holder.execute, "DO SLEEP(600)", "sleeping")
-            rows = pool.submit(waiting.rows, "SELECT * FROM t", "reading shop.t")
+            read = streamed if user == "clerk" else waiting.rows
+            rows = pool.submit(read, "SELECT * FROM t", "reading shop.t")
             until(lambda: "reading shop.t takes long: Waiting for table metadata lock" in caplog.text)
             holder.interrupt()
             sleeping.exception(60)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.protocol.source import DatabaseAddress
-from snapshot_assets.errors import DatabaseError, DatabaseUnavailableError
+from snapshot_assets.errors import DatabaseError, DatabaseUnavailableError, SnapshotError
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
 PACKET = (1 << 24) - 1
@@ -56,6 +56,16 @@ def test_an_error_amid_the_rows_is_raised_and_the_session_goes_on(session: Mysql
     with pytest.raises(DatabaseError, match=r"reading failed: Subquery returns more than 1 row \(error 1242\)"):
         lengths(session, query)
     assert lengths(session, "SELECT 'x'") == [[1]]
+
+
+def test_no_statement_stays_prepared(session: MysqlSession) -> None:
+    for query in ("SELECT '1' FROM seq_1_to_3", "SELECT (SELECT 1 UNION SELECT 2)", "SELECT 1 FROM missing"):
+        with suppress(SnapshotError):
+            lengths(session, query)
+    with session.stream("SELECT REPEAT('x', 1000) FROM seq_1_to_100000000", "reading") as chunks:
+        next(chunks)
+    [row] = session.rows("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'", "reading")
+    assert row["Value"] == "0"
 
 
 def test_leaving_early_ends_the_query(session: MysqlSession) -> None:
