@@ -53,13 +53,23 @@ class Bounds:
         columns: Returns the names of the columns that have bounds in some file. It is called once they are asked for:
             to name them, the statistics of every file are decoded.
         read: Returns the bounds of such a column.
+        parts: What these bounds consist of, with the place here of each file of a part; see `_placed`.
     """
 
     def __init__(
-        self, columns: Callable[[], Iterable[str]] = tuple, read: Callable[[str], ByKind] = lambda _: {}
+        self,
+        columns: Callable[[], Iterable[str]] = tuple,
+        read: Callable[[str], ByKind] = lambda _: {},
+        parts: Sequence[tuple[Bounds, np.ndarray]] = (),
     ) -> None:
         self._columns = columns
         self._read = read
+        self._parts = parts
+
+    @property
+    def parts(self) -> Sequence[tuple[Bounds, np.ndarray | slice]]:
+        """The parts that these bounds consist of, or else they themselves."""
+        return self._parts or ((self, slice(None)),)
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -102,32 +112,40 @@ class Bounds:
 
     def take(self, rows: np.ndarray, count: int) -> Bounds:
         """Return the bounds of some of the `count` files here, numbered by their place in `rows`."""
-        places = np.full(count, -1, dtype=np.int64)
+        places = np.full(count + 1, -1, dtype=np.int64)
         places[rows] = np.arange(len(rows))
+        return _placed((self, places))
 
-        def read(column: str) -> ByKind:
-            moved: ByKind = {}
-            for kind, table in self.of(column).items():
-                files = places[table["file"].to_numpy()]
-                kept = np.flatnonzero(files >= 0)
-                kept = kept[np.argsort(files[kept], kind="stable")]
-                if len(kept):
-                    moved[kind] = table.take(pa.array(kept)).set_column(0, "file", pa.array(files[kept]))
-            return moved
+    def concat(self, other: Bounds, count: int, more: int) -> Bounds:
+        """Return these bounds of `count` files, then those of `more`."""
+        places = np.append(np.arange(count + more), -1)
+        return _placed((self, np.append(places[:count], -1)), (other, places[count:]))
 
-        return Bounds(lambda: self.columns, read)
 
-    def concat(self, other: Bounds, count: int) -> Bounds:
-        """Return these bounds, then the others; `count` is the number of files here."""
+def _placed(*given: tuple[Bounds, np.ndarray]) -> Bounds:
+    """Return the bounds of files by their new places: an array for each bounds, in which -1 is none, and the last is -1.
 
-        def read(column: str) -> ByKind:
-            tables = {kind: [table] for kind, table in self.of(column).items()}
-            for kind, table in other.of(column).items():
-                shifted = table.set_column(0, "file", pa.array(table["file"].to_numpy() + count))
-                tables.setdefault(kind, []).append(shifted)
-            return {kind: pa.concat_tables(tables[kind]) for kind in KINDS if kind in tables}
+    Bounds that were placed before are replaced by their parts: a state in which files change for years reads each part
+    once, whatever was done to it.
+    """
+    parts = tuple((part, places[earlier]) for bounds, places in given for part, earlier in bounds.parts)
 
-        return Bounds(lambda: self.columns | other.columns, read)
+    def read(column: str) -> ByKind:
+        found: defaultdict[str, list[tuple[pa.Table, np.ndarray]]] = defaultdict(list)
+        for part, places in parts:
+            for kind, table in part.of(column).items():
+                found[kind].append((table, places[table["file"].to_numpy()]))
+        return {kind: moved for kind in KINDS if kind in found and (moved := _moved(found[kind])).num_rows}
+
+    return Bounds(lambda: frozenset[str]().union(*(part.columns for part, _ in parts)), read, parts)
+
+
+def _moved(found: Sequence[tuple[pa.Table, np.ndarray]]) -> pa.Table:
+    """Return the rows of tables sorted by their new places, without those that have none."""
+    table, places = pa.concat_tables([each for each, _ in found]), np.concatenate([each for _, each in found])
+    kept = np.flatnonzero(places >= 0)
+    kept = kept[np.argsort(places[kept], kind="stable")]
+    return table.take(pa.array(kept)).set_column(0, "file", pa.array(places[kept]))
 
 
 def _pack(table: pa.Table) -> pa.Buffer:
@@ -306,7 +324,7 @@ class FileColumns:
     def merge(self, other: FileColumns) -> FileColumns:
         """Return these rows and others, which are sorted, too, as sorted rows."""
         table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
-        files = FileColumns(table, self.bounds.concat(other.bounds, self.table.num_rows))
+        files = FileColumns(table, self.bounds.concat(other.bounds, self.table.num_rows, other.table.num_rows))
         follows = not len(self.chunk) or not len(other.chunk) or self.chunk[-1] < other.chunk[0]
         return FileColumns(table.combine_chunks(), files.bounds) if follows else files.sorted()
 
@@ -317,8 +335,8 @@ class FileColumns:
     @cached_property
     def _digests(self) -> np.ndarray:
         """A SHA-256 over all that is recorded of each row."""
-        rows = np.arange(self.table.num_rows)
-        parts = (self.take(rows[start : start + _HASHED])._hashed() for start in range(0, len(rows), _HASHED))
+        rows, packed = np.arange(self.table.num_rows), self.packed()  # which reads each section of a checkpoint once
+        parts = (packed.take(rows[start : start + _HASHED])._hashed() for start in range(0, len(rows), _HASHED))
         return np.concatenate([np.empty(0, "V32"), *parts])
 
     def _hashed(self) -> np.ndarray:

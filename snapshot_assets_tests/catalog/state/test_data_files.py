@@ -73,13 +73,34 @@ def bare(files: Iterator[FileState]) -> list[tuple[str, int, int]]:
     return [(known.file.path, known.added, known.file.bytes) for known in files]
 
 
+def check_bounds(files: FileSet) -> None:
+    """Check that each file has its own bounds, which are in its path."""
+    merged = files.merged()
+    numbers = [int(path.split("m-")[1][:8], 16) for path in merged.table["path"].to_pylist()]
+    found = merged.bounds.of("t").get("integer")
+    rows = [] if found is None else list(zip(found["file"].to_pylist(), found["minimum"].to_pylist(), strict=True))
+    assert rows == list(enumerate(numbers))
+
+
+@pytest.mark.parametrize("chunks", [range(1, 501), range(500, 0, -1)], ids=["in order", "in reverse"])
+def test_files_move_to_columns_any_number_of_times(chunks: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_set, "MOST_PLAIN", 0)
+    files = FileSet()
+    for chunk in chunks:
+        files.add(data_file(chunk, chunk), chunk)
+        files.settle()
+    assert (files.added, files.totals()[0]) == ({}, 500)
+    check_bounds(files)
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_random_changes_give_the_files_of_a_plain_list(seed: int) -> None:
+def test_random_changes_give_the_files_of_a_plain_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_set, "MOST_PLAIN", 4)
     choose, files, plain = random.Random(seed), FileSet(), Plain()
     for revision in range(1, 120):
         file = data_file(choose.randint(1, 3), choose.randint(0, 5))
         at = AT + timedelta(days=revision)
-        match choose.choice(("add", "add", "add", "remove", "remove", "purge", "clear", "checkpoint", "copy")):
+        match choose.choice(("add", "add", "add", "remove", "remove", "purge", "clear", "checkpoint", "copy", "settle")):
             case "add":
                 assert files.add(file, revision) == plain.add(file, revision)
             case "remove":
@@ -96,6 +117,9 @@ def test_random_changes_give_the_files_of_a_plain_list(seed: int) -> None:
             case "copy":
                 other, files = files, files.__copy__()
                 other.clear(revision, at)
+            case "settle":
+                files.settle()
+        check_bounds(files)
         live = sorted(plain.live().values(), key=lambda known: (known.file.chunk, known.file.path))
         assert bare(iter(files)) == bare(iter(live))
         assert files.chunks() == sorted({known.file.chunk for known in live})
