@@ -53,7 +53,7 @@ class Bounds:
         columns: Returns the names of the columns that have bounds in some file. It is called once they are asked for:
             to name them, the statistics of every file are decoded.
         read: Returns the bounds of such a column.
-        parts: What these bounds consist of, with the place here of each file of a part; see `_placed`.
+        parts: Bounds that these consist of, with the places of their files; see `_placed`.
     """
 
     def __init__(
@@ -62,14 +62,7 @@ class Bounds:
         read: Callable[[str], ByKind] = lambda _: {},
         parts: Sequence[tuple[Bounds, np.ndarray]] = (),
     ) -> None:
-        self._columns = columns
-        self._read = read
-        self._parts = parts
-
-    @property
-    def parts(self) -> Sequence[tuple[Bounds, np.ndarray | slice]]:
-        """The parts that these bounds consist of, or else they themselves."""
-        return self._parts or ((self, slice(None)),)
+        self._columns, self._read, self.parts = columns, read, parts
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -116,19 +109,15 @@ class Bounds:
         places[rows] = np.arange(len(rows))
         return _placed((self, places))
 
-    def concat(self, other: Bounds, count: int, more: int) -> Bounds:
-        """Return these bounds of `count` files, then those of `more`."""
-        places = np.append(np.arange(count + more), -1)
-        return _placed((self, np.append(places[:count], -1)), (other, places[count:]))
-
 
 def _placed(*given: tuple[Bounds, np.ndarray]) -> Bounds:
-    """Return the bounds of files by their new places: an array for each bounds, in which -1 is none, and the last is -1.
+    """Return bounds of files with the new place of each file, -1 for none; the places of each bounds end with -1.
 
-    Bounds that were placed before are replaced by their parts: a state in which files change for years reads each part
-    once, whatever was done to it.
+    Bounds that were placed before are replaced by their parts, so that parts are not nested, whatever was done to them.
     """
-    parts = tuple((part, places[earlier]) for bounds, places in given for part, earlier in bounds.parts)
+    parts = [
+        (part, places[earlier]) for bounds, places in given for part, earlier in bounds.parts or [(bounds, slice(None))]
+    ]
 
     def read(column: str) -> ByKind:
         found: defaultdict[str, list[tuple[pa.Table, np.ndarray]]] = defaultdict(list)
@@ -137,7 +126,7 @@ def _placed(*given: tuple[Bounds, np.ndarray]) -> Bounds:
                 found[kind].append((table, places[table["file"].to_numpy()]))
         return {kind: moved for kind in KINDS if kind in found and (moved := _moved(found[kind])).num_rows}
 
-    return Bounds(lambda: frozenset[str]().union(*(part.columns for part, _ in parts)), read, parts)
+    return Bounds(lambda: {name for part, _ in parts for name in part.columns}, read, parts)
 
 
 def _moved(found: Sequence[tuple[pa.Table, np.ndarray]]) -> pa.Table:
@@ -323,10 +312,11 @@ class FileColumns:
 
     def merge(self, other: FileColumns) -> FileColumns:
         """Return these rows and others, which are sorted, too, as sorted rows."""
-        table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
-        files = FileColumns(table, self.bounds.concat(other.bounds, self.table.num_rows, other.table.num_rows))
+        table, count = pa.concat_tables([self.table, other.table]).unify_dictionaries(), self.table.num_rows
+        places = np.append(np.arange(table.num_rows), -1)
+        bounds = _placed((self.bounds, np.append(places[:count], -1)), (other.bounds, places[count:]))
         follows = not len(self.chunk) or not len(other.chunk) or self.chunk[-1] < other.chunk[0]
-        return FileColumns(table.combine_chunks(), files.bounds) if follows else files.sorted()
+        return FileColumns(table.combine_chunks(), bounds) if follows else FileColumns(table, bounds).sorted()
 
     def packed(self) -> FileColumns:
         """Return these rows, with their statistics compressed in memory."""

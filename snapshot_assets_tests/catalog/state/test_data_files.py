@@ -12,7 +12,7 @@ import pytest
 from snapshot_assets.catalog.state import data_files as file_set
 from snapshot_assets.catalog.state import file_columns
 from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.file_columns import FileState
+from snapshot_assets.catalog.state.file_columns import Bounds, FileColumns, FileState
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import ColumnStatistics, DataFile
@@ -93,6 +93,14 @@ def test_files_move_to_columns_any_number_of_times(chunks: range, monkeypatch: p
     check_bounds(files)
 
 
+def test_all_files_are_hashed_by_reading_statistics_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read = many(2, 5).merged(), list[str]()
+    expected = files.digests([1])
+    monkeypatch.setattr(file_columns, "_HASHED", 3)
+    bounds = Bounds(lambda: ["t"], lambda column: (read.append(column), files.bounds.of(column))[1])
+    assert (FileColumns(files.table, bounds).digests([1]), read) == (expected, ["t"])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_changes_give_the_files_of_a_plain_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_set, "MOST_PLAIN", 4)
@@ -100,7 +108,8 @@ def test_random_changes_give_the_files_of_a_plain_list(seed: int, monkeypatch: p
     for revision in range(1, 120):
         file = data_file(choose.randint(1, 3), choose.randint(0, 5))
         at = AT + timedelta(days=revision)
-        match choose.choice(("add", "add", "add", "remove", "remove", "purge", "clear", "checkpoint", "copy", "settle")):
+        changes = "add", "add", "add", "remove", "remove", "purge", "clear", "checkpoint", "copy", "settle"
+        match choose.choice(changes):
             case "add":
                 assert files.add(file, revision) == plain.add(file, revision)
             case "remove":
