@@ -60,7 +60,7 @@ class Bounds:
         self,
         columns: Callable[[], Iterable[str]] = tuple,
         read: Callable[[str], ByKind] = lambda _: {},
-        parts: Sequence[tuple[Bounds, np.ndarray]] = (),
+        parts: Sequence[tuple[Bounds, np.ndarray | slice]] = (),
     ) -> None:
         self._columns, self._read, self.parts = columns, read, parts
 
