@@ -174,13 +174,13 @@ def _status(store: ObjectStore, now: datetime, signing: Signing | None) -> Statu
     before = now - timedelta(microseconds=state.header.grace)
     # Without the marker, nothing shows which versions the replica has.
     scan = str(fault) if fault else _scan(store, state, objects, before)
-    known, needed, damage = None, iter(objects.values()), ""
+    known, unneeded, damage = None, set[str](), ""
     if isinstance(scan, str):
         damage = scan
     else:
-        known, needed = scan.by_age(before), scan.needed
+        known, unneeded = scan.by_age(before), {each.path for each in scan.garbage}.union(scan.foreign)
     collectable, waiting = (_size([one.bytes for one in each]) for each in known) if known else (None, None)
-    locks = known_locks(store, state, needed)
+    locks = known_locks(store, state, (info for info in objects.values() if info.path not in unneeded))
     damaged = known_damage(verifications) | _misfits(state, objects)
     signed, unsigned = _signature(store, state, now, signing)
     return Status(

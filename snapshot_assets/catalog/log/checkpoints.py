@@ -130,8 +130,8 @@ def _tables(files: FileColumns) -> Iterator[tuple[str, str, str, pa.Table]]:
 def read_checkpoint(store: ObjectStore, revision: int, *, whole: bool = False) -> State:
     """Return the state in a checkpoint; it reads statistics when a caller needs them.
 
-    With `whole`, read each section once, and refuse an object with bytes that belong to none. A checkpoint that is not
-    whole, of another revision or invalid raises a DamageError.
+    With `whole`, read each section now, once, and refuse an object with bytes that belong to none. A checkpoint that is
+    not whole, of another revision or invalid raises a DamageError.
     """
     from snapshot_assets.catalog.state.data_files import FileSet
 
@@ -176,9 +176,8 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, whol
     def of(column: str) -> ByKind:
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 
-    for column in bounds if whole else ():  # all together may not fit into memory
-        of(column)
-    return FileColumns(table, Bounds(lambda: bounds, of))
+    files = FileColumns(table, Bounds(lambda: bounds, of))
+    return files.packed() if whole else files
 
 
 def read_own_checkpoint(

@@ -195,10 +195,7 @@ def _replay(store: ObjectStore, listing: Listing, through: int | None, statistic
 def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -> State | None:
     for revision in reversed(listing.checkpoints):
         try:
-            state = read_own_checkpoint(store, revision, listing.transactions, whole=statistics)
-            if statistics and state.files.base is not None:
-                state.files.base = state.files.base.packed()
-            return state
+            return read_own_checkpoint(store, revision, listing.transactions, whole=statistics)
         except DamageError as fault:
             above = not listing.transactions or revision > listing.transactions[-1]
             if isinstance(fault, ForeignLocationError | ForkError) or (above and isinstance(fault, MisnamedError)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import check_receipt, newest_state, refuse_faults
 from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.receipts import read_receipt
+from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained import (
@@ -127,12 +128,10 @@ class GarbageScan:
 
     Attributes:
         foreign: Paths of objects that are not part of the format.
-        needed: The other objects, which can be iterated over once.
     """
 
     garbage: Sequence[Garbage]
     foreign: tuple[str, ...]
-    needed: Iterator[ObjectInfo]
 
     def by_age(self, before: datetime) -> tuple[tuple[Garbage, ...], tuple[Garbage, ...]]:
         """Return the garbage of a time or earlier, and the younger garbage.
@@ -171,11 +170,12 @@ def scan_state(store: ObjectStore, state: State, objects: Listed, before: dateti
 
     Receipts are read after `objects` were listed: what is written later does not count. The head's pins name `pinned`.
     """
-    state.files.settle(0)
+    merged = state.files.merged()
+    known = FileSet(merged)
     others = [info for info in objects.values() if not info.path.startswith(COLLECTED)]
     clock = _LogTimes(store, others)
     expiries = expiries_since(state, before, clock.of)
-    unreferenced = state.files.unreferenced(state.retained(), expiries)
+    unreferenced = known.unreferenced(state.retained(), expiries)
     needed = needed_documents(state).keys() | pinned | needed_seals(state, (info.path for info in others))
     for receipt, ref in adoptable_receipts(store, state, state.missing(), objects):
         check_receipt(store, state, receipt)
@@ -183,7 +183,7 @@ def scan_state(store: ObjectStore, state: State, objects: Listed, before: dateti
     expired = set[str]()  # the files that would be needed if no revision had expired or lost its last pin
     if state.expired:
         retained = sorted(state.expired.union(state.retained()))
-        expired = unreferenced.keys() - state.files.unreferenced(retained).keys()
+        expired = unreferenced.keys() - known.unreferenced(retained).keys()
     schemas, schemas_of_expired = unreferenced_schemas(state, expiries)
     unreferenced |= schemas
     expired |= schemas_of_expired
@@ -192,11 +192,11 @@ def scan_state(store: ObjectStore, state: State, objects: Listed, before: dateti
     if rebuilt := state.rebuilt_at:
         committed = (event.committed_at for event in state.events if event.revision == rebuilt)
         earliest = max(earliest, clock.of(rebuilt), *committed)
-    garbage, foreign, known = [], [], state.files.merged()
+    garbage, foreign = [], []
 
     @lru_cache(1)  # files are listed chunk by chunk
     def paths_of(chunk: int | None) -> Set[str]:
-        return set(known.table["path"][known.rows_of(chunk)].to_pylist()) if chunk is not None else frozenset()
+        return set(merged.table["path"][merged.rows_of(chunk)].to_pylist()) if chunk is not None else frozenset()
 
     def needs(path: str) -> bool:
         return path in needed or (path not in unreferenced and path in paths_of(chunk_of(path)))
@@ -224,8 +224,7 @@ def scan_state(store: ObjectStore, state: State, objects: Listed, before: dateti
     garbage += [Garbage(path, sizes[path], "superseded", since) for path, since in records.items()]
     temporary = [info for info in store.temporaries() if is_temporary(info.path)]
     garbage += [Garbage(info.path, info.size, "temporary", info.modified) for info in temporary]
-    unneeded = {each.path for each in garbage}.union(foreign)
-    return GarbageScan(garbage, tuple(foreign), (info for info in objects.values() if info.path not in unneeded))
+    return GarbageScan(garbage, tuple(foreign))
 
 
 class _LogTimes:

@@ -111,9 +111,9 @@ class FileSet:
         if base is not None:
             self._replace_base(base.with_values(base.live, removed=revision, removed_at=at))
 
-    def settle(self, most: int = MOST_PLAIN) -> None:
-        """Move files to columns if more than some are plain values, which take ten times the memory."""
-        if self._plain > most:
+    def settle(self) -> None:
+        """Move files to columns if more than `MOST_PLAIN` are plain values, which take ten times the memory."""
+        if self._plain > MOST_PLAIN:
             added, base = columns_of([*self.closed, *self._added()]).sorted().packed(), self._patched()
             self.closed, self.added, self._added_columns, self._plain = [], {}, None, 0
             self._replace_base(added if base is None else base.merge(added))

@@ -53,13 +53,16 @@ class Bounds:
         columns: Returns the names of the columns that have bounds in some file. It is called once they are asked for:
             to name them, the statistics of every file are decoded.
         read: Returns the bounds of such a column.
+        parts: Bounds that these consist of, with the places of their files; see `_placed`.
     """
 
     def __init__(
-        self, columns: Callable[[], Iterable[str]] = tuple, read: Callable[[str], ByKind] = lambda _: {}
+        self,
+        columns: Callable[[], Iterable[str]] = tuple,
+        read: Callable[[str], ByKind] = lambda _: {},
+        parts: Sequence[tuple[Bounds, np.ndarray | slice]] = (),
     ) -> None:
-        self._columns = columns
-        self._read = read
+        self._columns, self._read, self.parts = columns, read, parts
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -102,32 +105,36 @@ class Bounds:
 
     def take(self, rows: np.ndarray, count: int) -> Bounds:
         """Return the bounds of some of the `count` files here, numbered by their place in `rows`."""
-        places = np.full(count, -1, dtype=np.int64)
+        places = np.full(count + 1, -1, dtype=np.int64)
         places[rows] = np.arange(len(rows))
+        return _placed((self, places))
 
-        def read(column: str) -> ByKind:
-            moved: ByKind = {}
-            for kind, table in self.of(column).items():
-                files = places[table["file"].to_numpy()]
-                kept = np.flatnonzero(files >= 0)
-                kept = kept[np.argsort(files[kept], kind="stable")]
-                if len(kept):
-                    moved[kind] = table.take(pa.array(kept)).set_column(0, "file", pa.array(files[kept]))
-            return moved
 
-        return Bounds(lambda: self.columns, read)
+def _placed(*given: tuple[Bounds, np.ndarray]) -> Bounds:
+    """Return bounds of files with the new place of each file, -1 for none; the places of each bounds end with -1.
 
-    def concat(self, other: Bounds, count: int) -> Bounds:
-        """Return these bounds, then the others; `count` is the number of files here."""
+    Bounds that were placed before are replaced by their parts, so that parts are not nested, whatever was done to them.
+    """
+    parts = [
+        (part, places[earlier]) for bounds, places in given for part, earlier in bounds.parts or [(bounds, slice(None))]
+    ]
 
-        def read(column: str) -> ByKind:
-            tables = {kind: [table] for kind, table in self.of(column).items()}
-            for kind, table in other.of(column).items():
-                shifted = table.set_column(0, "file", pa.array(table["file"].to_numpy() + count))
-                tables.setdefault(kind, []).append(shifted)
-            return {kind: pa.concat_tables(tables[kind]) for kind in KINDS if kind in tables}
+    def read(column: str) -> ByKind:
+        found: defaultdict[str, list[tuple[pa.Table, np.ndarray]]] = defaultdict(list)
+        for part, places in parts:
+            for kind, table in part.of(column).items():
+                found[kind].append((table, places[table["file"].to_numpy()]))
+        return {kind: moved for kind in KINDS if kind in found and (moved := _moved(found[kind])).num_rows}
 
-        return Bounds(lambda: self.columns | other.columns, read)
+    return Bounds(lambda: {name for part, _ in parts for name in part.columns}, read, parts)
+
+
+def _moved(found: Sequence[tuple[pa.Table, np.ndarray]]) -> pa.Table:
+    """Return the rows of tables sorted by their new places, without those that have none."""
+    table, places = pa.concat_tables([each for each, _ in found]), np.concatenate([each for _, each in found])
+    kept = np.flatnonzero(places >= 0)
+    kept = kept[np.argsort(places[kept], kind="stable")]
+    return table.take(pa.array(kept)).set_column(0, "file", pa.array(places[kept]))
 
 
 def _pack(table: pa.Table) -> pa.Buffer:
@@ -305,10 +312,11 @@ class FileColumns:
 
     def merge(self, other: FileColumns) -> FileColumns:
         """Return these rows and others, which are sorted, too, as sorted rows."""
-        table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
-        files = FileColumns(table, self.bounds.concat(other.bounds, self.table.num_rows))
+        table, count = pa.concat_tables([self.table, other.table]).unify_dictionaries(), self.table.num_rows
+        places = np.append(np.arange(table.num_rows), -1)
+        bounds = _placed((self.bounds, np.append(places[:count], -1)), (other.bounds, places[count:]))
         follows = not len(self.chunk) or not len(other.chunk) or self.chunk[-1] < other.chunk[0]
-        return FileColumns(table.combine_chunks(), files.bounds) if follows else files.sorted()
+        return FileColumns(table.combine_chunks(), bounds) if follows else FileColumns(table, bounds).sorted()
 
     def packed(self) -> FileColumns:
         """Return these rows, with their statistics compressed in memory."""
@@ -317,8 +325,8 @@ class FileColumns:
     @cached_property
     def _digests(self) -> np.ndarray:
         """A SHA-256 over all that is recorded of each row."""
-        rows = np.arange(self.table.num_rows)
-        parts = (self.take(rows[start : start + _HASHED])._hashed() for start in range(0, len(rows), _HASHED))
+        rows, packed = np.arange(self.table.num_rows), self.packed()  # which reads each section of a checkpoint once
+        parts = (packed.take(rows[start : start + _HASHED])._hashed() for start in range(0, len(rows), _HASHED))
         return np.concatenate([np.empty(0, "V32"), *parts])
 
     def _hashed(self) -> np.ndarray:

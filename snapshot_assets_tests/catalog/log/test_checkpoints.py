@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.checkpoint import read_header
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.predicates import Comparison, Literal, Operator
 from snapshot_assets.format.transactions import encode_transaction
@@ -40,7 +42,7 @@ from snapshot_assets.storage.options import open_store
 from snapshot_assets_tests.catalog.conftest import SCHEMA, Writer
 from snapshot_assets_tests.catalog.execute import prune
 from snapshot_assets_tests.catalog.histories import some_history, with_bounds
-from snapshot_assets_tests.catalog.tags import flip
+from snapshot_assets_tests.catalog.tags import Changed, flip
 
 
 def same(one: State, other: State) -> bool:
@@ -303,6 +305,20 @@ def test_statistics_that_are_lost_exclude_nothing_and_are_found_again_for_the_ne
     assert list_log(writer.store).checkpoints[-1] == done
     assert matched(long_lived.state) == matched(read_state(writer.store)) == 0
     assert same_states(read_checkpoint(writer.store, done), long_lived.state)
+
+
+def test_a_state_with_statistics_reads_each_section_once(writer: Writer) -> None:
+    writer.complete(1, with_bounds(writer, 1, 1))
+    path, read = write_checkpoint(writer.store, writer.catalog.state), list[int]()
+
+    def get_range(name: str, start: int, length: int) -> bytes:
+        read.extend([start] if name == path else [])
+        return writer.store.get_range(name, start, length)
+
+    state = read_state(Changed(writer.store, get_range=get_range), statistics=True)
+    assert matched(state) == 0
+    header, start = read_header(partial(writer.store.get_range, path), path)
+    assert sorted(each for each in read if each >= start) == [start + each.offset for each in header.sections]
 
 
 def test_a_commit_that_won_is_no_failure_where_its_checkpoint_cannot_be_written(

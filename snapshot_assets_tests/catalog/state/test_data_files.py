@@ -12,7 +12,7 @@ import pytest
 from snapshot_assets.catalog.state import data_files as file_set
 from snapshot_assets.catalog.state import file_columns
 from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.file_columns import FileState
+from snapshot_assets.catalog.state.file_columns import Bounds, FileColumns, FileState
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import ColumnStatistics, DataFile
@@ -73,13 +73,43 @@ def bare(files: Iterator[FileState]) -> list[tuple[str, int, int]]:
     return [(known.file.path, known.added, known.file.bytes) for known in files]
 
 
+def check_bounds(files: FileSet) -> None:
+    """Check that each file has its own bounds, which are in its path."""
+    merged = files.merged()
+    numbers = [int(path.split("m-")[1][:8], 16) for path in merged.table["path"].to_pylist()]
+    found = merged.bounds.of("t").get("integer")
+    rows = [] if found is None else list(zip(found["file"].to_pylist(), found["minimum"].to_pylist(), strict=True))
+    assert rows == list(enumerate(numbers))
+
+
+@pytest.mark.parametrize("chunks", [range(1, 501), range(500, 0, -1)], ids=["in order", "in reverse"])
+def test_files_move_to_columns_any_number_of_times(chunks: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_set, "MOST_PLAIN", 0)
+    files = FileSet()
+    for chunk in chunks:
+        files.add(data_file(chunk, chunk), chunk)
+        files.settle()
+    assert (files.added, files.totals()[0]) == ({}, 500)
+    check_bounds(files)
+
+
+def test_all_files_are_hashed_by_reading_statistics_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read = many(2, 5).merged(), list[str]()
+    expected = files.digests([1])
+    monkeypatch.setattr(file_columns, "_HASHED", 3)
+    bounds = Bounds(lambda: ["t"], lambda column: (read.append(column), files.bounds.of(column))[1])
+    assert (FileColumns(files.table, bounds).digests([1]), read) == (expected, ["t"])
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_random_changes_give_the_files_of_a_plain_list(seed: int) -> None:
+def test_random_changes_give_the_files_of_a_plain_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_set, "MOST_PLAIN", 4)
     choose, files, plain = random.Random(seed), FileSet(), Plain()
     for revision in range(1, 120):
         file = data_file(choose.randint(1, 3), choose.randint(0, 5))
         at = AT + timedelta(days=revision)
-        match choose.choice(("add", "add", "add", "remove", "remove", "purge", "clear", "checkpoint", "copy")):
+        changes = "add", "add", "add", "remove", "remove", "purge", "clear", "checkpoint", "copy", "settle"
+        match choose.choice(changes):
             case "add":
                 assert files.add(file, revision) == plain.add(file, revision)
             case "remove":
@@ -96,6 +126,9 @@ def test_random_changes_give_the_files_of_a_plain_list(seed: int) -> None:
             case "copy":
                 other, files = files, files.__copy__()
                 other.clear(revision, at)
+            case "settle":
+                files.settle()
+        check_bounds(files)
         live = sorted(plain.live().values(), key=lambda known: (known.file.chunk, known.file.path))
         assert bare(iter(files)) == bare(iter(live))
         assert files.chunks() == sorted({known.file.chunk for known in live})
