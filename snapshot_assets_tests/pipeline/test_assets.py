@@ -33,7 +33,8 @@ def test_the_manifest_asset_tells_what_was_sealed(exported):
     assert (found["chunk_count"], found["empty_window_count"]) == ("6", "1")  # chunk 0 and five days with rows
     assert found["summary"] == (
         f"Revision {seal.revision}: 122 rows in 2 tables, {found['size']} in 6 files."
-        " From 2013-01-01T00:00:00Z to 2013-01-07T00:00:00Z.\n\n"
+        " From 2013-01-01T00:00:00Z to 2013-01-07T00:00:00Z."
+        " Consistency run: all chunks read one state of the source.\n\n"
         "| table | rows |\n| --- | --- |\n| `main.readings` | 120 |\n| `main.sensors` | 2 |"
     )
     assert found["rows_outside"] == 0

@@ -20,7 +20,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.engine.export.tasks import Outcome
-from snapshot_assets.format.kinds import counts_by_kind, counts_text, kind_of_object
+from snapshot_assets.format.kinds import capital, counts_by_kind, counts_text, kind_of_object
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
@@ -156,7 +156,7 @@ def _seal_summary(state: State, manifest: Mapping[str, Any], files: Sequence[Map
     ]
     if times:
         lines[0] += f" From {times}."
-    lines[0] += f" Its {consistency_text(state)}."
+    lines[0] += f" {capital(consistency_text(state))}."
     if tables:
         lines += ["", "| table | rows |", "| --- | --- |"]
         for each in tables[:_MOST_ROWS]:
