@@ -24,7 +24,6 @@ from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import check_receipt, newest_state, refuse_faults
 from snapshot_assets.catalog.receipt_selection import adoptable_receipts
 from snapshot_assets.catalog.receipts import read_receipt
-from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained import (
@@ -170,6 +169,8 @@ def scan_state(store: ObjectStore, state: State, objects: Listed, before: dateti
 
     Receipts are read after `objects` were listed: what is written later does not count. The head's pins name `pinned`.
     """
+    from snapshot_assets.catalog.state.data_files import FileSet  # loads Arrow
+
     merged = state.files.merged()
     known = FileSet(merged)
     others = [info for info in objects.values() if not info.path.startswith(COLLECTED)]
