@@ -242,10 +242,9 @@ def left_lines(plan: RestorePlan, *, verbose: bool) -> Iterator[str]:
             yield f"{what}: {counts}; --verbose names them"
     if without := plan.steps.left_out():
         counts = counts_text(counts_by_kind(step.kind for step in without))
-        code = (
-            "" if plan.settings.filters.code or not plan.same_kind else "; --with-code makes functions of the snapshot"
-        )
-        yield f"left out until the target has what they need: {counts}{code}"
+        may_ask = plan.same_kind and not plan.settings.filters.code
+        remedy = "; --with-code makes functions of the snapshot" if may_ask else ""
+        yield f"left out until the target has what they need: {counts}{remedy}"
     if lost := plan.lost_for_ever:
         yield f"not carried over: {counts_text(counts_by_kind(map(kind_of_object, lost)))}; --verbose names them"
 

@@ -167,6 +167,23 @@ def test_doctor_names_the_rights_that_a_user_of_mysql_lacks(
     mariadb_server.sql("DROP USER clerk")
 
 
+@pytest.mark.parametrize(
+    ("fields", "chunk"), [("spark: {master: 'spark://host:7077'}", True), ("spark: {master: 'local[2]'}", False)]
+)
+def test_doctor_says_where_tasks_of_a_cluster_would_read_states_of_their_own(
+    snapshots: Snapshots, mariadb_server: MariadbServer, mariadb_database: str, fields: str, chunk: bool
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (id int)", database="shop")
+    place = Path("a").absolute().as_uri()
+    for more, expected in (("", chunk), (", schema_only: true", False)):
+        plan = f"{{source: '{mariadb_database}', to: '{place}', {fields}{more}}}"
+        Path("snapshots.yaml").write_text(f"plans: {{a: {plan}}}")
+        checks = snapshots("doctor", "--no-spark", "--plan", "a", "--json").json["checks"]
+        [found] = [each for each in checks if each["check"] == "source"]
+        assert found["ok"], found
+        assert ("An export would have `consistency: chunk`." in found["remedy"]) is expected, found
+
+
 def test_doctor_reports_when_a_snapshot_was_last_compared(
     snapshots: Snapshots, source: str, location: Path, exported: Path
 ) -> None:

@@ -34,6 +34,7 @@ from snapshot_assets.databases.open import kind_of, open_target
 from snapshot_assets.databases.protocol.source import Database, SchemaSource
 from snapshot_assets.databases.selection.exclusions import unshown
 from snapshot_assets.engine.export.preflight import checked_schemas
+from snapshot_assets.engine.session_settings import LOCAL_SETTINGS, is_local
 from snapshot_assets.errors import PlanError, SnapshotError, TransientError
 from snapshot_assets.format.units import counted
 from snapshot_assets.plan.configuration import Configuration
@@ -92,7 +93,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
         modules = _modules(configuration, using, uri if settings == general else None)
         yield from _check_spark(settings, modules, start=number == 0 and not options.no_spark)
     for plan in plans:
-        yield _check_source(configuration, plan, with_spark=not options.no_spark)
+        yield _check_source(configuration, plan, settings_of[plan.name], with_spark=not options.no_spark)
         yield from _check_target(configuration, plan)
     for (to, storage), single_writer in _locations(configuration, plans, uri).items():
         yield from check_location(to, storage, single_writer=single_writer)
@@ -200,8 +201,8 @@ def _check_spark(settings: Mapping[str, str], modules: Sequence[str], *, start: 
         yield replace(found, detail=found.detail.replace(f" {own}", "")) if own else found
 
 
-def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool) -> Check:
-    """Check that a source can be read, and has what the plan selects."""
+def _check_source(configuration: Configuration, plan: Plan, settings: Mapping[str, str], *, with_spark: bool) -> Check:
+    """Check that a source can be read, and has what the plan selects; `settings` are those of Spark."""
     remedy = "Correct the source's URI, its user's rights, or the fields of the plan that are named."
     subject = plan.source.alias
     if plan.source_asset:
@@ -212,7 +213,7 @@ def _check_source(configuration: Configuration, plan: Plan, *, with_spark: bool)
             return Check("source", subject, True, "not opened, because it needs a Spark session")
         with opened_source(configuration, plan) as source:
             extracted, exported = checked_schemas(source, plan)
-            states = [] if plan.schema_only else _own_states(source, kind, configuration.spark_settings(plan))
+            states = [] if plan.schema_only else _own_states(source, kind, settings)
             advice = [*states, *unshown(extracted)]
             found = f"{kind.name}, {counted(len(exported.tables), 'table')} to export by plan {plan.name}"
             return Check("source", subject, True, found + _driver(kind), " ".join(advice))
@@ -224,7 +225,7 @@ def _own_states(source: SchemaSource, kind: DatabaseKind, settings: Mapping[str,
     """Yield why the tasks of an export would read states of their own; holds a state for a moment, as one does."""
     if kind.access is not Access.CONNECTION:
         return
-    here = settings.get(MASTER, "local").startswith("local") and REMOTE not in settings
+    here = REMOTE not in settings and is_local(settings.get(MASTER, LOCAL_SETTINGS[MASTER]))
     try:
         with cast(Database, source).hold(lambda: int(here)) as held:
             if held.unshared:

@@ -60,10 +60,10 @@ class Rows:
 
     def __init__(self, payload: bytes, starts: Sequence[int], fields: Sequence[Any]) -> None:
         self._payload, self._fields = payload, fields
-        self._bytes = np.frombuffer(self._payload, np.uint8)
         bitmap = (len(fields) + _NULL_BITS + 7) // 8
         begins = np.array(starts, np.int64) + 1
-        bits = np.unpackbits(self._bytes[begins[:, None] + np.arange(bitmap)], axis=1, bitorder="little")
+        places = begins[:, None] + np.arange(bitmap)
+        bits = np.unpackbits(np.frombuffer(payload, np.uint8)[places], axis=1, bitorder="little")
         self._nulls = bits[:, _NULL_BITS:].astype(np.bool_)
         self._place = begins + bitmap  # of each row's value in the next column
         self._edges: list[Numbers] = []  # where the values of a column that has bytes begin, and end; by turns

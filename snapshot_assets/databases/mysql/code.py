@@ -16,7 +16,7 @@ from pymysql.charset import charset_by_name
 
 from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
 from snapshot_assets.databases.mysql.session import MysqlSession
-from snapshot_assets.databases.mysql.texts import quoted, unquoted
+from snapshot_assets.databases.mysql.texts import NAME, quoted, unquoted
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED
 from snapshot_assets.databases.selection.hidden import mentioned
 from snapshot_assets.databases.sql import literal
@@ -38,7 +38,7 @@ _KINDS = ("function", "procedure", "package", "package body", "trigger", "event"
 """In the order in which they are created; views may call the routines."""
 
 _KEPT = ("sql_mode", "character_set_client", "collation_connection", "database_collation", "time_zone")
-_NAME = r'(?:`(?:[^`]|``)*`|"(?:[^"]|"")*")'
+_NAME = rf'(?:{NAME}|"(?:[^"]|"")*")'
 _HEAD = re.compile(rf"CREATE(?: OR REPLACE)?(?: DEFINER={_NAME}(?:@{_NAME})?)?\s", re.IGNORECASE)
 _EVENT = rf"CREATE EVENT {_NAME} ON SCHEDULE [^`\"]*? ON COMPLETION (?:NOT )?PRESERVE "
 _ENABLED = re.compile(rf"({_EVENT})ENABLE\b", re.IGNORECASE)
@@ -49,7 +49,7 @@ _STATEMENTS = {"function": r"CREATE (?:AGGREGATE )?FUNCTION\s", "event": rf"{_EV
 _RIGHTS = {"TRIGGER": "trigger", "EVENT": "event"}
 """The rights without which the server shows a user that there is none of a kind."""
 
-_GRANT = re.compile(r"GRANT (?P<rights>.*) ON (?P<on>\*|`(?:[^`]|``)*`)\.\* TO ")
+_GRANT = re.compile(rf"GRANT (?P<rights>.*) ON (?P<on>\*|{NAME})\.\* TO ")
 _UNSHOWN = (
     "the server does not show its text to this user: grant SELECT on mysql.proc in MariaDB, SHOW_ROUTINE in MySQL"
 )
@@ -104,13 +104,10 @@ def _unseen(session: MysqlSession, schemas: Collection[str]) -> Iterator[tuple[s
 
 def _names(on: str, schema: str) -> bool:
     """Return whether a grant on a pattern of databases, or on all, names one."""
-    pattern = "%" if on == "*" else unquoted(on)
-    parts = re.split(r"(\\.|[%_])", pattern)
+    parts = re.split(r"(\\.|[%_])", "%" if on == "*" else unquoted(on))
     like = {"%": ".*", "_": "."}
-    return (
-        re.fullmatch("".join(like.get(each) or re.escape(each.removeprefix("\\")) for each in parts), schema)
-        is not None
-    )
+    pattern = "".join(like.get(each) or re.escape(each.removeprefix("\\")) for each in parts)
+    return re.fullmatch(pattern, schema) is not None
 
 
 def _created(session: MysqlSession, kind: str, name: TableName) -> dict[str, Any]:

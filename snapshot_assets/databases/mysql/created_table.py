@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from snapshot_assets.databases.mysql.texts import unquoted
+from snapshot_assets.databases.mysql.texts import NAME, unquoted
 
-_NAME = r"`(?:[^`]|``)*`"
-_DIGITS = re.compile(rf"(?P<name>{_NAME}) .* DEFAULT +(?P<digits>x'[0-9A-F]+')")
-_KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{_NAME}) .*")
-_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{_NAME}) (?:FOREIGN KEY|CHECK) .*")
+_DIGITS = re.compile(rf"(?P<name>{NAME}) .* DEFAULT +(?P<digits>x'[0-9A-F]+')")
+_KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{NAME}) .*")
+_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{NAME}) (?:FOREIGN KEY|CHECK) .*")
 _ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
 _PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 
@@ -46,7 +45,7 @@ class CreatedTable:
         options, _, partitions = end.partition("\n")
         clause = _PARTITIONS.fullmatch(partitions)
         return cls(
-            columns=tuple(unquoted(match[0]) for match in map(re.compile(_NAME).match, lines) if match),
+            columns=tuple(unquoted(match[0]) for match in map(re.compile(NAME).match, lines) if match),
             defaults={unquoted(match["name"]): match["digits"] for match in map(_DIGITS.match, lines) if match},
             primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
             keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 
 from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
 from snapshot_assets.databases.mysql.code import MysqlCode
-from snapshot_assets.databases.mysql.texts import check_collation, check_text, check_type, constant, listed, quoted
+from snapshot_assets.databases.mysql.texts import (
+    NAME,
+    check_collation,
+    check_text,
+    check_type,
+    constant,
+    listed,
+    quoted,
+)
 from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DocumentError
@@ -30,7 +38,7 @@ _CONVERTED = (
 
 _ELSEWHERE = re.compile(
     r"\b(?:(?:DATA|INDEX) DIRECTORY|CONNECTION)(?: = |=)'(?:[^'\\]|\\.|'')*'|\bUNION=\([^)]*\)"
-    r"|(?:/\*!\d+ )?\bTABLESPACE(?: = | |=)`(?:[^`]|``)*`(?: STORAGE (?:DISK|MEMORY))?(?: \*/)?"
+    rf"|(?:/\*!\d+ )?\bTABLESPACE(?: = | |=){NAME}(?: STORAGE (?:DISK|MEMORY))?(?: \*/)?"
     r"|\bENGINE=(?:FEDERATED|CONNECT|SPIDER|MERGE|MRG_MyISAM|BLACKHOLE|SPHINX|S3|OQGRAPH)\b",
     re.IGNORECASE,
 )

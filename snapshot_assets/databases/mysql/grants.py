@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from snapshot_assets.databases.mysql.session import MysqlSession
-from snapshot_assets.databases.mysql.texts import quoted
+from snapshot_assets.databases.mysql.texts import NAME, quoted
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.hidden import hidden_of
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
@@ -19,7 +19,7 @@ from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import noun
 
-_AROUND = re.compile(r"\A(?:\((?:`(?:[^`]|``)*`,?)*\) )?AS | WITH (?:CASCADED|LOCAL) CHECK OPTION\Z", re.IGNORECASE)
+_AROUND = re.compile(rf"\A(?:\((?:{NAME},?)*\) )?AS | WITH (?:CASCADED|LOCAL) CHECK OPTION\Z", re.IGNORECASE)
 """What a server prints before and after the query of a view: names of columns (MySQL), and an option."""
 
 

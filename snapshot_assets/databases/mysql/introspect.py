@@ -18,7 +18,7 @@ from snapshot_assets.databases.mysql.code import LISTED, code_options
 from snapshot_assets.databases.mysql.created_table import CreatedTable
 from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
-from snapshot_assets.databases.mysql.texts import constant, quoted, unquoted
+from snapshot_assets.databases.mysql.texts import NAME, constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -67,10 +67,9 @@ SELECT g_table_schema AS table_schema, g_table_name AS table_name, g_geometry_co
 FROM information_schema.geometry_columns WHERE srid <> 0 AND {g_table}
 """
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
-_NAME = r"`(?:[^`]|``)*`"
-_FOREIGN_KEY = re.compile(rf"CONSTRAINT {_NAME} FOREIGN KEY")
-_READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({_NAME})\.({_NAME})", re.IGNORECASE)
-_CALLED = re.compile(rf"(?:({_NAME})\.)?({_NAME})\(")
+_FOREIGN_KEY = re.compile(rf"CONSTRAINT {NAME} FOREIGN KEY")
+_READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({NAME})\.({NAME})", re.IGNORECASE)
+_CALLED = re.compile(rf"(?:({NAME})\.)?({NAME})\(")
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
 _DOING = "reading the catalog"

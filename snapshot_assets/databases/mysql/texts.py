@@ -23,6 +23,9 @@ _VERSIONED = re.compile(r"('(?:[^'\\]|\\.|'')*')|/\*!\d+ (.*?) ?\*/", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _COLLATION = re.compile(r"\w+")
+NAME = r"`(?:[^`]|``)*`"
+"""The pattern of a name in backticks."""
+
 _BREAKS = frozenset((";", "#", "/*", "--", '"', "`", "'"))
 
 

@@ -47,7 +47,8 @@ RANGED = (
     *("date", "datetime", "timestamp"),
 )
 """Types by whose ranges rows are divided."""
-COMPARED = (*RANGED, "char", "varchar", "uuid")
+_COMPARED_TEXTS = ("char", "varchar", "uuid")
+COMPARED = (*RANGED, *_COMPARED_TEXTS)
 """Types by whose ranges the rows of one export are divided among tasks."""
 
 
@@ -99,7 +100,7 @@ class ColumnType:
     @property
     def ranged(self) -> str:
         """The type that CAST takes for the bounds of ranges of its values; "" for texts, which have its collation."""
-        if self.name in ("char", "varchar", "uuid"):
+        if self.name in _COMPARED_TEXTS:
             return ""
         return "DATETIME(6)" if self.name in ("datetime", "timestamp") else self.cast
 
