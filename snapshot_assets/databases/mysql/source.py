@@ -41,6 +41,7 @@ WHERE table_schema = %s AND table_name = %s
 """
 _WINDOWS = 4096  # windows that one query counts
 _LEAST_ROW = 16
+_SAMPLED = 2048  # rows of a sample for each part
 _LEAST_TIME = timedelta(microseconds=1)
 
 
@@ -54,6 +55,7 @@ class MysqlDatabase(Scanner):
         super().__init__(MysqlSession(address), state)
         self._address = address
         self._bounds: dict[tuple[TableName, str], tuple[datetime, datetime] | None] = {}
+        self._counted: dict[tuple[TableName, datetime], tuple[datetime, int]] = {}  # windows: their ends and rows
 
     def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selection; see `Database`."""
@@ -97,12 +99,24 @@ class MysqlDatabase(Scanner):
         return round(rows * (size / known if known else least))
 
     def _rows(self, scan: Scan) -> float:
+        if isinstance(scan.rows, WindowRows) and (counted := self._counted_rows(scan.table, scan.rows)) is not None:
+            return counted
         query = f"SELECT * FROM {self.from_item(scan.table)} WHERE {self.where(scan)}"
         plan = self.session.rows(f"EXPLAIN {query}", f"estimating {scan.table.table_name}")
         rows = max((float(step["rows"] or 0) for step in plan), default=0.0)
         if isinstance(scan.rows, WindowRows) and plan[0]["type"] == "ALL":
             rows *= self._share(scan.table, scan.rows)
         return rows
+
+    def _counted_rows(self, table: Table, rows: WindowRows) -> int | None:
+        """Return the rows of windows in a row that were counted, as their sum."""
+        found, at = 0, rows.start
+        while at < rows.end:
+            if (known := self._counted.get((table.table_name, at))) is None:
+                return None
+            at, count = known
+            found += count
+        return found if at == rows.end else None
 
     def _share(self, table: Table, rows: WindowRows) -> float:
         """Return which part of a table's time a window has; no index tells how many rows that is."""
@@ -129,9 +143,14 @@ class MysqlDatabase(Scanner):
         for begin in range(0, max(len(windows), 1), _WINDOWS):
             others = [] if begin else [(n, each) for n, each in numbered if not isinstance(each, WindowRows)]
             number = _number_of_set(table, others, windows[begin : begin + _WINDOWS])
-            for row in self.rows_of(table, f"{number} AS n, COUNT(*) AS found", "true GROUP BY 1", " USE INDEX ()"):
+            where = "true"
+            if len(rows) == 1:  # groups take longer than a predicate
+                number, where = "0", MysqlTimeColumn.predicate(table, rows[0])
+            values = f"{number} AS n, COUNT(*) AS found"
+            for row in self.rows_of(table, values, f"{where} GROUP BY 1", " USE INDEX ()"):
                 if row["n"] is not None:
                     counts[row["n"]] = row["found"]
+        self._counted |= {(table.table_name, each.start): (each.end, counts[number]) for number, each in windows}
         return counts
 
     def unanalyzed(self, scan: Scan) -> None:
@@ -152,11 +171,12 @@ class MysqlDatabase(Scanner):
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a column's rows; see `Database.quantiles`."""
         self.set_bounds(scan.rows)
-        return self._quantiles(scan, scan.table.column(column), parts)
+        return self._quantiles(scan, scan.table.column(column), parts, SAMPLE_ROWS)
 
-    def _quantiles(self, scan: Scan, column: Column, parts: int) -> Quantiles:
+    def _quantiles(self, scan: Scan, column: Column, parts: int, sampled: int = 0) -> Quantiles:
         name, kind = identifier(column.name), ColumnType(column.type)
-        share = min(SAMPLE_ROWS / max(self._rows(scan), 1.0), 1.0)  # to sort all rows takes longer than to read them
+        wanted = sampled or min(parts * _SAMPLED, SAMPLE_ROWS)  # to sort all rows takes longer than to read them
+        share = min(wanted / max(self._rows(scan), 1.0), 1.0)
         sample = f"{self.where(scan)} AND {name} IS NOT NULL{f' AND RAND() < {share:.9f}' if share < 1 else ''}"
         tiles = (
             f"SELECT {name} AS value, NTILE({parts}) OVER (ORDER BY {name}) AS tile FROM {self.from_item(scan.table)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -87,6 +88,18 @@ def test_a_window_is_estimated_with_and_without_an_index(
         tenth = WindowRows(utc(2024, 1, 1, 0, 1), utc(2024, 1, 1, 1, 41))
         assert whole / 15 < database.estimate(Scan(table, tenth)) < whole / 7
         assert database.estimate(Scan(table, WindowRows(utc(2025, 1, 1), utc(2026, 1, 1)))) < whole / 100
+
+
+def test_windows_that_were_counted_are_not_estimated(mariadb_server: MariadbServer, mariadb_database: str) -> None:
+    mariadb_server.sql(NUMBERS, "UPDATE t SET at = '2024-01-01' WHERE id > 1", "ANALYZE TABLE t", database="shop")
+    noon = utc(2024, 1, 1, 12)
+    early, late = (WindowRows(*ends) for ends in ((utc(2024, 1, 1), noon), (noon, utc(2024, 1, 2))))
+    with opened(mariadb_database) as database:
+        table = database.extract(Selection()).table(SHOP)
+        database.count_rows([(table, [early, late])], thorough=False)
+        day = database.estimate(Scan(table, replace(early, end=late.end)))
+        assert day == database.estimate(Scan(table, early)) + database.estimate(Scan(table, late))
+        assert database.estimate(Scan(table, late)) < day / 100
 
 
 def test_rows_are_sorted_by_the_bytes_of_their_texts(mariadb_server: MariadbServer, mariadb_database: str) -> None:
