@@ -27,7 +27,8 @@ class LedgerTypes(NamedTuple):
 
     Attributes:
         name: Texts of at most 64 characters, which may be parts of a key.
-        path: Longer texts, which may be parts of a key with three names.
+        path: Longer texts, which may be parts of a key with three names: as many characters as a key can hold, such
+            as the 570 of MySQL. One that is longer fails its file or step.
         text: Texts of any length.
         moment: The time at which a row is inserted, with that default.
         options: What follows the columns of a table.
