@@ -8,7 +8,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, cast
 
@@ -128,6 +129,7 @@ class MysqlConnection:
 
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] | None = None, **arguments: Any) -> None:
         place = place_of(address.uri)
+        self._address = replace(address, consistency=None)
         self.alias, self.database = address.alias, place.database
         self._name = f"MySQL {address.alias!r}"
         self._secrets = (place.password,) if place.password else ()
@@ -248,6 +250,10 @@ class MysqlConnection:
         """End the query that runs, over a connection of its own."""
         with self._connect() as other, other.cursor() as cursor:
             cursor.execute(f"KILL QUERY {self.thread_id}")
+
+    def beside(self) -> AbstractContextManager[MysqlConnection]:
+        """Open another connection, which reads the present state."""
+        return closing(MysqlConnection(self._address))
 
     @property
     def thread_id(self) -> int:

@@ -16,10 +16,12 @@ import pytest
 
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.errors import ConsistencyLostError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.testing.restores import copy, read_scan, source
 from snapshot_assets.testing.source_suite import SourceSuite
 from snapshot_assets.testing.target_suite import TargetSuite
+from snapshot_assets_tests.databases.mysql.helpers import SHOP
 from snapshot_assets_tests.databases.mysql.test_conformance import ExampleServer
 from snapshot_assets_tests.databases.mysql.test_restore import printed
 from snapshot_assets_tests.servers.mariadb import MariadbServer
@@ -106,3 +108,19 @@ def test_connections_hold_one_state_under_a_lock_of_the_server(servers: Servers)
                 [row] = database.session.rows("SELECT COUNT(*) AS found FROM shop.t", "counting")
                 assert row["found"] == 1
         held.check()
+
+
+def test_a_table_that_another_one_replaces_after_the_state_is_refused(servers: Servers) -> None:
+    origin = DatabaseAddress("shop", servers[0].create_database("shop"))
+    tables = (f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in ("t", "ghost"))
+    servers[0].sql("DO SLEEP(1.1)", *tables, "DO SLEEP(1.1)", "ALTER TABLE ghost FORCE", database="shop")
+    with (
+        closing(open_database(origin)) as holder,
+        holder.hold(lambda: 1) as held,
+        source(replace(origin, consistency=held.token)) as database,
+    ):
+        table = database.extract(Selection(time_columns={SHOP: None})).table(SHOP)
+        read_scan(database, Scan(table, AllRows()))
+        servers[0].sql("RENAME TABLE t TO old, ghost TO t", database="shop")
+        with pytest.raises(ConsistencyLostError, match="it was made or altered at"):
+            read_scan(database, Scan(table, AllRows()))
