@@ -25,6 +25,7 @@ class CreatedTable:
         primary: The primary key's; None without one.
         keys: Those of the other keys, by name.
         constraints: Those of foreign keys and checks, by name.
+        periods: Those of its periods of time.
         options: The end, without what documents have elsewhere.
         partitions: The clause of its partitions; "" without any.
     """
@@ -34,6 +35,7 @@ class CreatedTable:
     primary: str | None
     keys: Mapping[str, str]
     constraints: Mapping[str, str]
+    periods: tuple[str, ...]
     options: str
     partitions: str
 
@@ -52,6 +54,7 @@ class CreatedTable:
             constraints={
                 unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
             },
+            periods=tuple(line for line in lines if line.startswith("PERIOD FOR")),
             options=_ELSEWHERE.sub("", f" {options}").strip(),
             partitions=clause[1] if clause else partitions,
         )

@@ -54,7 +54,10 @@ _INTERIM = "snapshot_assets_interim"
 _ALONE = ("FULLTEXT", "SPATIAL")
 """Keys that a server adds in place only one by one, if at all."""
 
-_KEY = re.compile(r"(?:PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
+_ROW_TIMES = ("ROW START", "ROW END")
+"""What generates the columns of a table's system time: words, and no expression."""
+
+_KEY = re.compile(r"(?:PERIOD FOR|PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
 _CONSTANT = re.compile(r"[\w.+-]+|\w*'(?:[^'\\]|\\.|'')*'|current_timestamp(?:\(\d?\))?", re.IGNORECASE | re.DOTALL)
 """Defaults that MySQL takes without parentheses."""
 
@@ -140,6 +143,9 @@ class _Defining:
         columns = []
         for column in table.columns:
             where = f"{table.table_name}.{column.name}"
+            if column.generated in _ROW_TIMES:
+                columns.append(column)
+                continue
             if column.generated is not None:
                 self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
             elif column.default is not None:
@@ -185,6 +191,7 @@ class _Defining:
         if table.primary_key is not None:
             definition = table.primary_key.definition or f"PRIMARY KEY {listed(table.primary_key.columns)}"
             parts.append(_key(definition, f"the primary key of {name}"))
+        parts += [_key(str(each), f"a period of {name}") for each in table.options.get("periods", ())]
         parts += [definition for _, _, definition, inline in _other_keys(table) if inline]
         if (numbered := _interim_key(table)) is not None:
             parts.append(_plain(_INTERIM, (numbered,)))
@@ -224,7 +231,9 @@ class _Defining:
             parts.append(f"/*!80003 SRID {srid} */ /*M! REF_SYSTEM_ID={srid} */")
         if column.collation is not None:
             parts.append(f"COLLATE {check_collation(column.collation, f'column {where}')}")
-        if column.generated is not None:
+        if column.generated in _ROW_TIMES:
+            parts.append(f"GENERATED ALWAYS AS {column.generated}")
+        elif column.generated is not None:
             expression = check_text(column.generated, f"the expression of column {where}", commas=False)
             parts.append(f"GENERATED ALWAYS AS ({expression}) {(column.generated_kind or 'virtual').upper()}")
             parts += [] if column.nullable else ["NOT NULL"]
