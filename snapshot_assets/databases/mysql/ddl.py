@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
 from snapshot_assets.databases.mysql.code import MysqlCode
+from snapshot_assets.databases.mysql.created_table import without_transactions
 from snapshot_assets.databases.mysql.texts import (
     NAME,
     check_collation,
@@ -45,9 +46,6 @@ _ELSEWHERE = re.compile(
 """Options that place rows outside of the server's own folder, or nowhere."""
 
 _CHARSET = re.compile(r"DEFAULT CHARSET=\w+|COLLATE=\w+")
-_TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster", "")
-"""Engines with transactions; a table without one has the server's default."""
-
 _INTERIM = "snapshot_assets_interim"
 """A key that a table has until it gets its engine."""
 
@@ -200,7 +198,7 @@ class _Defining:
             if check.name not in settings or "check" not in settings[check.name]:
                 parts.append(check_text(check.definition, f"check {check.name} of {name}"))
         options = self._options(table)
-        if _without_transactions(table):  # until its rows are loaded
+        if without_transactions(table):  # until its rows are loaded
             options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
         comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
         partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
@@ -218,7 +216,7 @@ class _Defining:
         texts = (str(table.options.get(option) or "") for option in ("table_options", "partitions_by"))
         for match in _ELSEWHERE.finditer(" ".join(texts)):
             self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
-        if _without_transactions(table):
+        if without_transactions(table):
             drop = "" if _interim_key(table) is None else f" AUTO_INCREMENT=0, DROP KEY {quoted(_INTERIM)}"
             sql = f"ALTER TABLE {quoted(*name)} {self._options(table)}{drop}"
             yield Statement(ObjectKey("engine", of=name), sql, name)
@@ -315,11 +313,6 @@ def _lacks_function(label: str) -> str:
     return f"SELECT 1 AS found FROM (SELECT 1 AS one) AS one WHERE NOT EXISTS ({there})"
 
 
-def _without_transactions(table: Table) -> bool:
-    """Return whether the rows of a table's engine have no transactions, so that a load that fails leaves some."""
-    return str(table.options.get("engine", "InnoDB")).lower() not in _TRANSACTIONAL
-
-
 def _word(view: View, option: str) -> str:
     """Return a word among the options of a view."""
     known = _WORDS[option]
@@ -378,7 +371,7 @@ def _interim_key(table: Table) -> str | None:
     numbered = _numbered(table)
     keys = [each.columns for each in table.unique] + [each.columns for each in table.indexes]
     keys += [table.primary_key.columns] if table.primary_key else []
-    grouped = _without_transactions(table) and all(each[:1] != (numbered,) for each in keys)
+    grouped = without_transactions(table) and all(each[:1] != (numbered,) for each in keys)
     return numbered if grouped else None
 
 
