@@ -280,6 +280,7 @@ class _Reader:
         options = {
             "engine": self.tables[name]["engine"],
             "table_options": parts.options,
+            "periods": list(parts.periods),
             "partitions_by": parts.partitions,
             "column_options": {column: values for column, values in settings.items() if column in kept},
             NOT_CARRIED: ["earlier versions of rows"] if versioned else [],

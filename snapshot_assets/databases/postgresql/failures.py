@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from snapshot_assets.databases.contract import ENCODED
 from snapshot_assets.errors import (
     DatabaseDeniedError,
     DatabaseError,
@@ -169,7 +170,7 @@ def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) ->
     server = _SERVERS.search(original)
     reason = scrub(_line(_LIBPQ_ASIDE.sub("", _LIBPQ_HEAD.sub("", original))).rstrip("."), secrets)
     if re.search(r"invalid (?:URI|percent|port|integer|sslmode|connection option)|unexpected character", original):
-        return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}")
+        return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}. {ENCODED}")
     if _TYPES in original:
         return DatabaseError(
             f"PostgreSQL {alias!r}: the driver could not read the types of the database: {reason}. A server that speaks"

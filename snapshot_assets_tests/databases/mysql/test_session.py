@@ -49,6 +49,7 @@ def test_a_uri_has_a_user_a_place_and_a_database() -> None:
     ("uri", "why"),
     [
         ("mysql://u:hunter2@h:x/shop", "its port or its options"),
+        ("mysql://u:hunter2/@h/shop", "its port or its options .* write `@`, `/`, .* as %40, %2F"),
         ("mysql://u:hunter2@h/shop?charset=utf8", "it has the option 'charset'; known are unix_socket"),
         ("mysql://u:hunter2@h/shop?ssl=maybe", "ssl=maybe; known are preferred"),
         ("mysql://u:hunter2@h/shop/orders", "what follows the host is not the name of one database"),
@@ -104,6 +105,24 @@ def test_a_refused_connection_names_the_remedy_and_no_password(
     with pytest.raises(kind, match=message) as caught:
         MysqlConnection(address(mariadb_database.replace(*change)))
     assert PASSWORD not in str(caught.value)
+
+
+def test_an_expired_password_and_a_limit_of_connections_have_remedies(mariadb_server: MariadbServer) -> None:
+    mariadb_server.sql(
+        "CREATE USER late IDENTIFIED BY 'x' PASSWORD EXPIRE",
+        "CREATE USER narrow IDENTIFIED BY 'x' WITH MAX_USER_CONNECTIONS 1",
+    )
+    try:
+        with pytest.raises(DatabaseDeniedError, match=r"\(error 1820\)\. The password has expired: set a new one"):
+            MysqlConnection(address(mariadb_server.uri(user="late", password="x")))
+        narrow = address(mariadb_server.uri(user="narrow", password="x"))
+        with (
+            closing(MysqlConnection(narrow)),
+            pytest.raises(DatabaseUnavailableError, match=r"\(error 1226\)\. .* use fewer tasks .* max_user_conn"),
+        ):
+            MysqlConnection(narrow)
+    finally:
+        mariadb_server.sql("DROP USER late, narrow")
 
 
 def test_a_server_that_is_down_is_transient() -> None:
