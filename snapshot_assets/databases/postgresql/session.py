@@ -21,7 +21,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.connect import connect
-from snapshot_assets.databases.postgresql.failures import connect_failure, fields_of, lacks_state, translated
+from snapshot_assets.databases.postgresql.failures import (
+    NO_NUL,
+    NOT_UTF8,
+    connect_failure,
+    fields_of,
+    lacks_state,
+    translated,
+)
 from snapshot_assets.databases.postgresql.lock_waits import describe_wait
 from snapshot_assets.databases.postgresql.partial_servers import LACKING, NO_SOURCE, NOT_SHARED
 from snapshot_assets.databases.protocol.encodings import valid_start
@@ -94,7 +101,6 @@ _FIRST_ROWS, _MOST_GROWTH = 64, 8
 """Rows of a cursor that are fetched at first, and by what their number grows at most: later rows may be larger."""
 
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_NOT_UTF8 = "22021"
 _SHOWN_ROW = 200
 
 
@@ -211,7 +217,7 @@ class PostgresqlConnection:
             if optional and error.attributes.get("sqlstate") in LACKING:
                 self.lacking[optional] = error.attributes["reason"].partition(". HINT:")[0]
                 return []
-            if error.attributes.get("sqlstate") != _NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
+            if error.attributes.get("sqlstate") != NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
                 raise
             # One row that is no UTF-8, with its other bytes escaped.
             shown = "pg_catalog.encode(pg_catalog.convert_to(found::pg_catalog.text, 'SQL_ASCII'), 'escape')"
@@ -231,7 +237,7 @@ class PostgresqlConnection:
         """Copy rows into a table; a temporary one has the schema `pg_temp`."""
         sql = f"COPY {qualified(table)} FROM STDIN"
         doing = f"loading {table}"
-        with self._translating(doing, sql), self._watching(doing), self.cursor() as cursor:
+        with self._translating(doing, sql, NO_NUL), self._watching(doing), self.cursor() as cursor:
             cursor.adbc_ingest(table.table, rows, mode="append", db_schema_name=table.schema)
 
     def _watching(self, doing: str) -> AbstractContextManager[None]:
