@@ -11,13 +11,14 @@ import pymysql
 from snapshot_assets.databases.protocol.lock_waits import REPORTED_AFTER
 
 _STATE = "SELECT state FROM information_schema.processlist WHERE id = {own} AND state LIKE 'Waiting for %'"
-_ROW_HOLDERS = (
-    "SELECT b.trx_mysql_thread_id AS id FROM information_schema.innodb_lock_waits w"  # MariaDB
-    " JOIN information_schema.innodb_trx r ON r.trx_id = w.requesting_trx_id AND r.trx_mysql_thread_id = {own}"
-    " JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id",
-    "SELECT b.processlist_id AS id FROM performance_schema.data_lock_waits w JOIN performance_schema.threads r"  # MySQL
-    " ON r.thread_id = w.requesting_thread_id AND r.processlist_id = {own}"
-    " JOIN performance_schema.threads b ON b.thread_id = w.blocking_thread_id",
+_ROW_HOLDERS = tuple(
+    f"SELECT b.trx_mysql_thread_id AS id FROM {waits} w JOIN information_schema.innodb_trx r"
+    f" ON r.trx_id = w.requesting_{trx} AND r.trx_mysql_thread_id = {{own}}"
+    f" JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_{trx}"
+    for waits, trx in (
+        ("information_schema.innodb_lock_waits", "trx_id"),  # MariaDB
+        ("performance_schema.data_lock_waits", "engine_transaction_id"),  # MySQL
+    )
 )
 """Who holds the lock on a row that a session waits for."""
 _HOLDERS = (
