@@ -41,6 +41,12 @@ _REMEDIES = {
     "XX001": "Data on the server's disk is damaged: check it with pg_amcheck and restore it from a backup",
     "XX002": "An index on the server is damaged: check it with pg_amcheck and rebuild it by REINDEX",
 }
+NOT_UTF8 = "22021"
+NO_NUL = {
+    NOT_UTF8: "PostgreSQL holds no NUL in text. Remove it in the export, by a mask of the plan such as `replace(v,"
+    " chr(0), '')`, or leave the table out (--exclude-tables). A dry run counts all such values (--dry-run)."
+}
+"""Remedies for loading texts, which are UTF-8."""
 _EXCLUDABLE = ("08", "HV", "42501", "XX001")
 _CONFLICT = "40001"
 _UNSUPPORTED = "0A000"

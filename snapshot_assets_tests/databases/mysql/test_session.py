@@ -12,6 +12,7 @@ import pytest
 
 from snapshot_assets.databases.mysql import lock_waits, place_of
 from snapshot_assets.databases.mysql.session import MysqlConnection, MysqlSession
+from snapshot_assets.databases.protocol import lock_waits as waits
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import (
     DatabaseDeniedError,
@@ -231,7 +232,7 @@ def test_a_wait_for_a_lock_is_reported_early_with_its_holder_if_the_server_shows
     user: str,
     shown: str,
 ) -> None:
-    monkeypatch.setattr(lock_waits, "REPORTED_AFTER", 0.5)
+    monkeypatch.setattr(waits, "REPORTED_AFTER", 0.5)
     monkeypatch.setattr(lock_waits, "_HOLDERS", [each.replace(">= 5", ">= 0") for each in lock_waits._HOLDERS])
     with start_mariadb(tmp_path / "server", performance_schema="1" if "performance" in before else "0") as server:
         uri = server.create_database("shop")
@@ -259,3 +260,23 @@ def test_a_wait_for_a_lock_is_reported_early_with_its_holder_if_the_server_shows
             assert rows.result(60) == []
             assert shown.format(holder.thread_id) in caplog.text
             assert "sleeping takes long" not in caplog.text
+
+
+def test_a_wait_for_a_row_is_reported_early_with_its_holder(
+    mariadb_database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waits, "REPORTED_AFTER", 0.5)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        closing(MysqlConnection(address(mariadb_database))) as holder,
+        closing(MysqlConnection(address(mariadb_database))) as waiting,
+    ):
+        for sql in ("CREATE TABLE t (id int PRIMARY KEY)", "START TRANSACTION", "INSERT INTO t VALUES (1)"):
+            holder.execute(sql, "preparing")
+        loaded = pool.submit(waiting.execute, "INSERT INTO t VALUES (1)", "loading shop.t")
+        held = (
+            f"loading shop.t takes long: Waiting for a lock on a row, held by session {holder.thread_id} (user root, "
+        )
+        until(lambda: held in caplog.text)
+        holder.execute("ROLLBACK", "ending")
+        assert loaded.result(60) == 1
