@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from snapshot_assets.engine.executors import prepare_session, reporting_waits
 from snapshot_assets.engine.export.tasks import ChunkWork, Outcome, Task, write_table
@@ -36,7 +37,7 @@ from snapshot_assets.spans import recording_task, span, submission, without_span
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _LOG = logging.getLogger(__name__)
-_RESULT = "result binary"
+_RESULT = StructType([StructField("result", BinaryType())])
 GRACE = 3.0
 """Seconds that interrupted tasks have to undo what they began, before Spark kills them."""
 

@@ -10,8 +10,8 @@ import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -34,10 +34,11 @@ _SETTINGS = {
     "innodb-buffer-pool-size": "64M",
     "innodb-fast-shutdown": "2",
     "innodb-flush-log-at-trx-commit": "0",
-    "innodb-log-file-size": "16M",
     "skip-name-resolve": "1",
     "sql-mode": "ANSI",
 }
+_OF_MARIADB = {"innodb-log-file-size": "16M"}
+_OF_MYSQL = {"cte-max-recursion-depth": "1000000", "mysqlx": "OFF", "secure-file-priv": ""}
 
 
 @dataclass
@@ -119,26 +120,44 @@ def start_mariadb(folder: Path, **settings: str) -> Iterator[MariadbServer]:
     programs = [shutil.which(name, path=_PATH) for name in ("mariadbd", "mariadb-install-db", "mariadb")]
     if None in programs:
         pytest.skip("needs MariaDB's server and client: apt-get install mariadb-server")
+    install = ("--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+    make_data = [str(programs[1]), "--no-defaults", *install, "--innodb-log-file-size=16M"]
+    with started(folder, [str(programs[0]), "--no-defaults"], make_data, _SETTINGS | _OF_MARIADB | settings) as server:
+        yield server
+
+
+@contextmanager
+def start_mysql(folder: Path, **settings: str) -> Iterator[MariadbServer]:
+    """Start a server of MySQL, as `start_mariadb` does; skips the test unless the variable MYSQLD names its program."""
+    program, client = os.environ.get("MYSQLD"), shutil.which("mariadb", path=_PATH)
+    if program is None or client is None:
+        pytest.skip("needs a MySQL server, which MYSQLD names, and MariaDB's client")
+    make_data = [program, "--no-defaults", "--initialize-insecure"]
+    with started(folder, [program, "--no-defaults"], make_data, _SETTINGS | _OF_MYSQL | settings) as server:
+        yield server
+
+
+@contextmanager
+def started(
+    folder: Path, program: Sequence[str], make_data: Sequence[str], settings: Mapping[str, str]
+) -> Iterator[MariadbServer]:
+    """Start a server whose data one command makes; at the end, stop it and delete the folder."""
     folder.mkdir(parents=True)
-    data, log, user = folder / "data", folder / "log", ("--user=root",) if os.geteuid() == 0 else ()
-    setup = folder / "setup.sql"
+    log, setup, port = folder / "log", folder / "setup.sql", free_port()
     setup.write_text(
+        f"CREATE USER IF NOT EXISTS root@127.0.0.1;\nGRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n"
         f"ALTER USER root@localhost IDENTIFIED BY '{PASSWORD}';\n"
         f"ALTER USER root@127.0.0.1 IDENTIFIED BY '{PASSWORD}';\n"
     )
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in (_SETTINGS | settings).items()]
-    port = free_port()
-    command = [str(programs[0]), "--no-defaults", f"--datadir={data}", f"--socket={folder / 'socket'}"]
-    server = MariadbServer(port, folder, [*command, f"--port={port}", f"--init-file={setup}", *options, *user])
+    common = [f"--datadir={folder / 'data'}", *(("--user=root",) if os.geteuid() == 0 else ())]
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    places = [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}", f"--port={port}"]
+    server = MariadbServer(port, folder, [*program, *common, *places, f"--init-file={setup}", *options])
     environment = {"PATH": _PATH, "TMPDIR": str(folder)}
     try:
         with log.open("wb") as written:
-            install = ("--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
-            done = subprocess.run(
-                [str(programs[1]), "--no-defaults", f"--datadir={data}", *install, "--innodb-log-file-size=16M", *user],
-                stdout=written, stderr=subprocess.STDOUT, env=environment,
-            )  # fmt: skip
-            assert done.returncode == 0, log.read_text(errors="replace")[-4000:]
+            done = subprocess.run([*make_data, *common], stdout=written, stderr=subprocess.STDOUT, env=environment)
+        assert done.returncode == 0, log.read_text(errors="replace")[-4000:]
         try:
             server.start()
             yield server
@@ -163,6 +182,14 @@ def mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb
 def second_mariadb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbServer]:
     """Another server of the whole test run."""
     yield from _server(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def mysql_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MariadbServer, MariadbServer]]:
+    """Two servers of MySQL for the whole test run; skips where there is none."""
+    with ExitStack() as stack:
+        folder = tmp_path_factory.mktemp("mysql")
+        yield tuple(stack.enter_context(start_mysql(folder / name)) for name in ("first", "second"))
 
 
 @pytest.fixture

@@ -28,6 +28,17 @@ _INTEGERS = {
     FIELD_TYPE.LONGLONG: 8,
 }
 _FLOATS = {FIELD_TYPE.FLOAT: "<f4", FIELD_TYPE.DOUBLE: "<f8"}
+_MOST_DIGITS = 18  # of the decimals that 64 bits hold
+_WORD = 8  # bytes
+_PAIRS = tuple(
+    tuple(map(np.uint64, each))
+    for each in (
+        (0x0F0F0F0F0F0F0F0F, 10 << 8 | 1, 8),
+        (0x00FF00FF00FF00FF, 100 << 16 | 1, 16),
+        (0x0000FFFF0000FFFF, 10_000 << 32 | 1, 32),
+    )
+)
+"""Masks, factors and shifts that make numbers of two, four and eight digits, of which the first is the lowest byte."""
 _TIMES = (FIELD_TYPE.DATE, FIELD_TYPE.DATETIME, FIELD_TYPE.TIMESTAMP)
 _DAYS_IN = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)  # by month
 _FIRST_DAY = -719_162  # 0001-01-01, in days since 1970
@@ -61,9 +72,10 @@ class Rows:
     def __init__(self, payload: bytes, starts: Sequence[int], fields: Sequence[Any]) -> None:
         self._payload, self._fields = payload, fields
         bitmap = (len(fields) + _NULL_BITS + 7) // 8
+        self._bytes = np.frombuffer(payload, np.uint8)
         begins = np.array(starts, np.int64) + 1
         places = begins[:, None] + np.arange(bitmap)
-        bits = np.unpackbits(np.frombuffer(payload, np.uint8)[places], axis=1, bitorder="little")
+        bits = np.unpackbits(self._bytes[places], axis=1, bitorder="little")
         self._nulls = bits[:, _NULL_BITS:].astype(np.bool_)
         self._place = begins + bitmap  # of each row's value in the next column
         self._edges: list[Numbers] = []  # where the values of a column that has bytes begin, and end; by turns
@@ -104,15 +116,50 @@ class Rows:
             self._skip(values.itemsize, null)
             return pa.array(values, mask=null)
         head, length = self._lengths(null)
-        self._edges.append(self._place + head)
-        self._place = self._edges[-1] + length
-        self._edges.append(self._place)
+        begin = self._place + head
+        self._place = begin + length
+        if kind == FIELD_TYPE.NEWDECIMAL and (decimals := self._decimals(field, begin, null)) is not None:
+            return decimals
+        self._edges += [begin, self._place]
         return None
+
+    def _decimals(self, field: Any, begin: Numbers, null: Nulls) -> pa.Array | None:
+        """Return the texts that end at the places as decimals; None for long ones, and those without a fixed point."""
+        scale, unsigned = field.scale, bool(field.flags & FLAG.UNSIGNED)
+        precision = field.length - (scale > 0) - (not unsigned)
+        behind = scale + 1 if scale else 0  # with the point
+        negative = self._bytes[begin] == ord("-")
+        whole = self._place - begin - negative - behind
+        pointed = (self._at(-behind, "u1") == ord(".")) | (self._place == begin)
+        if not scale <= precision <= _MOST_DIGITS or whole.max() > max(precision - scale, 1):
+            return None
+        if scale and not pointed.all():
+            return None
+        values = self._number(whole, behind) * 10**scale + self._number(np.full_like(whole, scale), 0)
+        values[negative] *= -1
+        wide = np.stack((values, values >> 63), axis=1)  # of 128 bits, the lowest first
+        known = None if null is None else pa.py_buffer(np.packbits(~null, bitorder="little"))
+        return pa.Array.from_buffers(pa.decimal128(precision, scale), len(values), [known, pa.py_buffer(wide)])
+
+    def _number(self, digits: Numbers, behind: int) -> Numbers:
+        """Return the numbers of so many digits each that end some bytes before the places."""
+        found = np.zeros(len(digits), np.int64)
+        for done in range(0, int(digits.max()), _WORD):
+            begin = np.maximum(self._place - behind - done - _WORD, 0)  # before the first byte is no digit
+            others = (8 * (_WORD - np.clip(digits - done, 0, _WORD))).astype(np.uint64)  # bits, the lowest
+            word = self._from("<u8", begin) >> others << others
+            for mask, factor, bits in _PAIRS:
+                word = (word & mask) * factor >> bits
+            found += word.astype(np.int64) * 10**done
+        return found
 
     def _at(self, offset: int, kind: str, among: npt.NDArray[Any] | slice = slice(None)) -> npt.NDArray[Any]:
         """Return the numbers of a NumPy type some bytes behind the places of some rows."""
+        return self._from(kind, self._place[among] + offset)
+
+    def _from(self, kind: str, begin: Numbers) -> npt.NDArray[Any]:
         count = len(self._payload) - np.dtype(kind).itemsize + 1
-        return np.ndarray(count, kind, self._payload, strides=(1,))[self._place[among] + offset]
+        return np.ndarray(count, kind, self._payload, strides=(1,))[begin]
 
     def _skip(self, size: int | Numbers, null: Nulls) -> None:
         self._place = self._place + (size if null is None else np.where(null, 0, size))

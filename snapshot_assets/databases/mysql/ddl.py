@@ -166,7 +166,7 @@ class _Defining:
                 name = sequence.table_name
                 there = (
                     "SELECT 1 AS found FROM information_schema.tables WHERE table_type = 'SEQUENCE'"
-                    f" AND table_schema = {constant(name.schema)} AND table_name = {constant(name.table)}"
+                    f" AND table_schema = {literal(name.schema)} AND table_name = {literal(name.table)}"
                 )
                 following = sequence.start if sequence.last_value is None else sequence.last_value + sequence.increment
                 sql = (
@@ -222,7 +222,9 @@ class _Defining:
         parts = [quoted(column.name), check_type(column.type, where)]
         if srid := int(settings.get("srid") or 0):
             parts.append(f"/*!80003 SRID {srid} */ /*M! REF_SYSTEM_ID={srid} */")
-        if column.collation is not None:
+        # MySQL prints a collation that a column names, even if it is that of the table.
+        of_table = f"COLLATE={column.collation}" in str(table.options.get("table_options")).split()
+        if column.collation is not None and not of_table:
             parts.append(f"COLLATE {check_collation(column.collation, f'column {where}')}")
         if column.generated is not None:
             expression = check_text(column.generated, f"the expression of column {where}", commas=False)

@@ -12,7 +12,7 @@ import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -90,7 +90,9 @@ class State:
             ConsistencyLostError: The definitions differ; names the difference.
         """
         before = self.tables.get(name.schema, {}).get(name.table)
-        after = _definitions(connection, "table_schema = %s AND table_name = %s", name).get(name.schema, {})
+        # In MySQL, whose catalog has transactions, this connection would read the definitions of the state.
+        with nullcontext(connection) if connection.mariadb else connection.beside() as present:
+            after = _definitions(present, "table_schema = %s AND table_name = %s", name).get(name.schema, {})
         if before == (now := after.get(name.table)):
             return
         if before is None or now is None:

@@ -8,7 +8,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, cast
 
@@ -18,15 +19,18 @@ from pymysql.cursors import DictCursor
 
 from snapshot_assets.databases.mysql import Place, lock_waits, place_of
 from snapshot_assets.databases.mysql.failures import LOST, number_of, translating
-from snapshot_assets.databases.mysql.texts import readable
+from snapshot_assets.databases.mysql.texts import escaped, readable
 from snapshot_assets.databases.mysql.wire import RowStream
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import ConsistencyLostError, DatabaseDeniedError, DatabaseError, SnapshotError
 
 _LOG = logging.getLogger(__name__)
-SQL_MODE = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES"
-"""Reads identifiers and strings as `databases.sql` writes them; without limits on dates, which a table may hold."""
+SQL_MODE = "ANSI_QUOTES,PIPES_AS_CONCAT"
+"""Reads identifiers as `databases.sql` writes them; without limits on dates, which a table may hold.
+
+With NO_BACKSLASH_ESCAPES, MySQL cannot open a table whose checks or generated columns have a backslash.
+"""
 
 _YEAR = "31536000"
 SETTINGS: Mapping[str, str] = {
@@ -125,6 +129,7 @@ class MysqlConnection:
 
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] | None = None, **arguments: Any) -> None:
         place = place_of(address.uri)
+        self._address = replace(address, consistency=None)
         self.alias, self.database = address.alias, place.database
         self._name = f"MySQL {address.alias!r}"
         self._secrets = (place.password,) if place.password else ()
@@ -175,7 +180,10 @@ class MysqlConnection:
         return translating(f"{self._name}: {doing}", self._secrets)
 
     def execute(self, sql: str | bytes, doing: str, parameters: Sequence[object] = ()) -> int:
-        """Run a statement, and return the number of rows that it changed."""
+        """Run a statement, and return the number of rows that it changed.
+
+        Backslashes in the strings of a statement in bytes escape; in all others they are backslashes.
+        """
         return self._result(sql, doing, parameters)[0]
 
     def rows(self, sql: str, doing: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
@@ -200,7 +208,8 @@ class MysqlConnection:
     ) -> tuple[int, list[dict[str, Any]], list[Any]]:
         def run() -> tuple[int, list[dict[str, Any]], list[Any]]:
             with self.translating(doing), self._running(doing), self._connection.cursor() as cursor:
-                changed = cursor.execute(sql, tuple(parameters) or None)
+                statement = escaped(sql) if isinstance(sql, str) else sql
+                changed = cursor.execute(statement, tuple(parameters) or None)
                 return changed, list(cursor.fetchall()), getattr(cursor._result, "fields", [])
 
         return interruptible(run, self.interrupt)
@@ -241,6 +250,10 @@ class MysqlConnection:
         """End the query that runs, over a connection of its own."""
         with self._connect() as other, other.cursor() as cursor:
             cursor.execute(f"KILL QUERY {self.thread_id}")
+
+    def beside(self) -> AbstractContextManager[MysqlConnection]:
+        """Open another connection, which reads the present state."""
+        return closing(MysqlConnection(self._address))
 
     @property
     def thread_id(self) -> int:
@@ -321,7 +334,7 @@ class MysqlSession(MysqlConnection):
 
         def begin() -> RowStream:
             with self.translating(doing), self._watching(doing):
-                return RowStream(self._connection, sql)
+                return RowStream(self._connection, escaped(sql))
 
         self._busy = True
         try:

@@ -203,8 +203,9 @@ class MysqlDatabase(Scanner):
                 continue
             time = MysqlTimeColumn.of(table, zone)
             values = ", ".join(f"CAST({end}({time.name}) AS CHAR) AS {end}" for end in ("min", "max"))
-            [row] = self.rows_of(table, values, time.considered(within))
-            ends += [time.instant(text) for text in row.values() if text is not None]
+            for where in time.finite_parts if within is None else (time.within(*within),):
+                [row] = self.rows_of(table, values, where)
+                ends += [time.instant(text) for text in row.values() if text is not None]
         return (min(ends), max(ends)) if ends else None
 
     def fence(self) -> dict[str, str]:

@@ -26,6 +26,7 @@ _COLLATION = re.compile(r"\w+")
 NAME = r"`(?:[^`]|``)*`"
 """The pattern of a name in backticks."""
 
+_STRING = re.compile(r"""'(?:[^']++|'')*+'|"(?:[^"]++|"")*+"|`[^`]*+`|(?:--\s|#)[^\n]*+|/\*.*?\*/""", re.DOTALL)
 _BREAKS = frozenset((";", "#", "/*", "--", '"', "`", "'"))
 
 
@@ -47,6 +48,13 @@ def listed(names: Sequence[str]) -> str:
 def constant(text: str) -> str:
     """Return a string constant for a session in which backslashes escape."""
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def escaped(sql: str) -> str:
+    """Return a statement in whose strings a backslash is a backslash, for a session in which backslashes escape."""
+    if "\\" not in sql:
+        return sql
+    return _STRING.sub(lambda match: match[0].replace("\\", "\\\\") if match[0][0] == "'" else match[0], sql)
 
 
 def tokens(text: str) -> Iterator[str]:

@@ -21,6 +21,12 @@ _FRACTIONS = ("", *(f"({digits})" for digits in range(1, 7)))
 TIMESTAMPS = tuple(f"{name}{digits}" for name in ("datetime", "timestamp") for digits in _FRACTIONS)
 """Types of local times and of instants."""
 
+_SAFE = datetime(1970, 1, 2)
+"""From here on, comparisons of a TIMESTAMP leave out 0000-00-00.
+
+MySQL takes one with an earlier time for true or false without looking at the row ("Constant-Folding Optimization").
+"""
+
 _NEAR = timedelta(days=2)  # more than any offset and change of clocks
 _STEP, _LEAST = timedelta(hours=1), timedelta(seconds=1)
 
@@ -36,9 +42,15 @@ class MysqlTimeColumn(TimeColumn):
     @property
     def finite(self) -> str:
         """The predicate of rows whose time is a time."""
+        return f"({' OR '.join(self.finite_parts)})"
+
+    @property
+    def finite_parts(self) -> tuple[str, ...]:
+        """The predicates of disjoint rows whose time is a time; of each, an index gives the least and greatest time."""
         if self._zoned:
-            return f"({self.name} >= TIMESTAMP'1970-01-01 00:00:00.000001')"
-        return f"({self.name} >= DATE'0001-01-01' AND {self._whole})"
+            later = f"{self.name} >= TIMESTAMP'{_SAFE}'"
+            return later, f"{self.name} < TIMESTAMP'{_SAFE}' AND {self._whole}"
+        return (f"({self.name} >= DATE'0001-01-01' AND {self._whole})",)
 
     @property
     def _zoned(self) -> bool:
@@ -58,7 +70,8 @@ class MysqlTimeColumn(TimeColumn):
             zone = ZoneInfo("UTC") if self._zoned else known_zone(self.zone)
             found = list(_without(_from(start, zone), _from(end, zone)))
             ranges = " OR ".join(f"({self._between(*each)})" for each in found) or "false"
-        return f"(({ranges}){'' if self._zoned else f' AND {self._whole}'})"
+        safe = self._zoned and start.astimezone(UTC).replace(tzinfo=None) >= _SAFE
+        return f"(({ranges}){'' if safe else f' AND {self._whole}'})"
 
     def _between(self, low: datetime, high: datetime | None) -> str:
         above = f"{self.name} >= TIMESTAMP'{low}'"

@@ -36,6 +36,7 @@ _NATIVE: dict[str, Carried] = {
     **{name: Carried(pa.string()) for name in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")},
     **{name: Carried(pa.string()) for name in ("enum", "set", "json")},
     **{name: Carried(pa.binary()) for name in ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")},
+    "vector": Carried(pa.binary(), via="BINARY"),
     # In MySQL's own form: four bytes of the SRID, the lowest first, and well-known binary.
     **{name: Carried(pa.binary(), via="BINARY") for name in _GEOMETRIES},
 }

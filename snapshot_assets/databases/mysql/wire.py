@@ -85,7 +85,7 @@ class RowStream:
             if length == _LONGEST:
                 if at:
                     break
-                return self._long_row(), [0]
+                return self._long_row(), [len(SPARE)]
             at = self._scan(at, _HEAD + length, starts)
         with memoryview(self._buffer) as received, received[:at] as rows:
             payload = b"".join((rows, SPARE))
@@ -124,7 +124,7 @@ class RowStream:
             self._peek(0, _HEAD + length)
             parts.append(bytes(self._buffer[_HEAD : _HEAD + length]))
             del self._buffer[: _HEAD + length]
-        return b"".join((*parts, SPARE))
+        return b"".join((SPARE, *parts, SPARE))
 
     def _peek(self, at: int, size: int) -> bytearray:
         """Receive until the buffer has some bytes at a place, and return the first few of them."""

@@ -1,7 +1,7 @@
 """Arrow values as SQL constants, and the types and values that a target can hold.
 
-Constants are made by Arrow, a column at a time. Bytes stand in them as they are: the session reads no escapes, and no
-part of a character of utf8mb4 is a quote.
+Constants are made by Arrow, a column at a time. Bytes stand in them as they are, but for quotes and backslashes, which
+are no part of a character of utf8mb4.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def constants_of(values: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return text
     if holds_bytes(kind) or _holds_text(kind):
-        text = pc.replace_substring(text, b"'", b"''")
+        text = pc.replace_substring(pc.replace_substring(text, b"\\", b"\\\\"), b"'", b"''")
     # Numbers too: a constant without quotes may be taken for another type, and rounded.
     before = b"_binary'" if holds_bytes(kind) else b"'"
     return pc.binary_join_element_wise(pa.scalar(before), text, pa.scalar(b"'"), pa.scalar(b""))

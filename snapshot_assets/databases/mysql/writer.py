@@ -16,6 +16,7 @@ from pymysql.protocol import LoadLocalPacketWrapper, OKPacketWrapper
 
 from snapshot_assets.databases.mysql.failures import LOST, number_of
 from snapshot_assets.databases.mysql.session import MysqlConnection
+from snapshot_assets.databases.mysql.texts import escaped
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.mysql.write_forms import (
     NO_FIELD,
@@ -127,7 +128,7 @@ class MysqlWriter(MysqlConnection):
         content = content_of(rows)
         size = min(_PACKET_BYTES, self._packet)
         with self.translating(doing), self._running(doing):
-            connection._execute_command(COMMAND.COM_QUERY, sql)
+            connection._execute_command(COMMAND.COM_QUERY, escaped(sql))
             try:
                 LoadLocalPacketWrapper(connection._read_packet())
             except pymysql.err.Error as error:

@@ -40,8 +40,8 @@ WHERE c.relkind = 'r' AND (n.nspname, c.relname) IN ({names})
 """
 
 _SET = (
-    "SELECT pg_catalog.set_config(s.name, {value}, true) FROM pg_catalog.pg_settings s"
-    " WHERE s.name IN ('enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan')"
+    "SELECT pg_catalog.set_config(s.name, {value}, true) FROM (VALUES ('enable_indexscan'), ('enable_indexonlyscan'),"
+    " ('enable_bitmapscan')) s (name) WHERE pg_catalog.current_setting(s.name, true) IS NOT NULL"
 )
 
 
@@ -149,4 +149,4 @@ def _without_indexes(scanner: Scanner) -> Iterator[None]:
     """Keep the planner from indexes; after an error, the session has gone back to before."""
     scanner.session.rows(_SET.format(value="'off'"), "disabling index scans")
     yield
-    scanner.session.rows(_SET.format(value="s.reset_val"), "enabling index scans")
+    scanner.session.rows(_SET.format(value="NULL"), "enabling index scans")

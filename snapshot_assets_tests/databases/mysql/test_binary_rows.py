@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -27,6 +28,10 @@ VALUES = {
     "year": ("0", "2155"),
     "double": ("-1.7976931348623157e308", "4.9e-320"),
     "decimal(65,30)": ("-12345678901234567890123456789012345.000000000000000000000000000001", "1"),
+    "decimal(18,0)": ("-999999999999999999", "0"),
+    "decimal(18,18)": ("-0.999999999999999999", "0.000000000000000001"),
+    "decimal(18,9) unsigned": ("0", "999999999.999999999"),
+    "decimal(12,2) zerofill": ("0.01", "1234567890.12"),
     "date": ("'0001-01-01'", "'9999-12-31'"),
     "datetime": ("'2024-02-29 00:00:00'", "'1969-12-31 23:59:59'"),
     "datetime(6)": ("'0001-01-01 00:00:00.000001'", "'9999-12-31 23:59:59.999999'"),
@@ -67,6 +72,24 @@ def test_each_value_is_that_of_the_text_protocol(mariadb_server: MariadbServer, 
         if pa.types.is_large_binary(column.type):
             values = [value if value is None or isinstance(value, bytes) else str(value).encode() for value in values]
         assert column.to_pylist() == values, kind
+
+
+@pytest.mark.parametrize("scale", range(19))
+def test_decimals_of_every_length_are_exact(session: MysqlSession, scale: int) -> None:
+    digits = "LEFT('987654321012345678', 1 + seq % 18)"
+    value = f"CAST(CONCAT(IF(seq % 5, '', '-'), {digits}, 'e-{scale}') AS DECIMAL(18, {scale}))"
+    query = f"SELECT NULLIF({value}, 9) AS c FROM seq_0_to_999"
+    [found] = read(session, query)
+    assert found.type == pa.decimal128(18, scale)
+    assert found.to_pylist() == [row["c"] for row in session.rows(query, "reading")]
+
+
+def test_decimals_without_a_fixed_point_are_those_of_the_text_protocol(session: MysqlSession) -> None:
+    query = "SELECT IF(seq % 2, 1.5, 22.25) AS a, 1 / seq AS b, LEAST(seq, 0.5) AS c, seq * 1.10 AS d FROM seq_1_to_99"
+    for column, values in zip(
+        read(session, query), zip(*map(dict.values, session.rows(query, "reading")), strict=True), strict=True
+    ):
+        assert [Decimal(each.decode()) if isinstance(each, bytes) else each for each in column.to_pylist()] == [*values]
 
 
 def test_each_day_of_the_calendar_is_read(session: MysqlSession) -> None:

@@ -12,6 +12,7 @@ import pytest
 from snapshot_assets.databases.definition import Unchecked
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
 from snapshot_assets.databases.postgresql.ddl import define
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.kinds import code_by_kind, uncarried_by_kind
@@ -159,3 +160,28 @@ def test_a_database_without_code_has_the_documents_of_before(
     postgresql_server.psql_script(postgresql_database, EVERYTHING)
     options = {key for each in extracted(postgresql_database).schemas for key in each.options}
     assert not options & {"code", "code_needs"}
+
+
+def test_a_database_is_asked_only_for_the_kinds_that_it_has(
+    postgresql_server: PostgresqlServer, postgresql_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, str] = {}
+    rows = PostgresqlConnection.rows
+
+    def record(self: PostgresqlConnection, sql: str, doing: str, *args: Any, **options: Any) -> list[dict[str, Any]]:
+        asked[doing] = sql
+        return rows(self, sql, doing, *args, **options)
+
+    monkeypatch.setattr(PostgresqlConnection, "rows", record)
+    postgresql_server.psql_script(postgresql_database, "CREATE TABLE t (a int, b text[], c pg_catalog.pg_class[]);")
+    [table] = extracted(postgresql_database).tables
+    assert table.options["row_types"] == [["pg_catalog", "pg_class"]]
+    assert "reading types" in asked
+    asked.clear()
+    postgresql_server.psql_script(postgresql_database, "ALTER TABLE t DROP COLUMN c;")
+    assert "row_types" not in extracted(postgresql_database).tables[0].options
+    assert not {"reading types", "reading code"} & set(asked)
+    assert "pg_seclabels" not in asked["listing objects of the database"]
+    postgresql_server.psql_script(postgresql_database, "CREATE POLICY p ON t;")
+    assert code_by_kind(extracted(postgresql_database)) == {"policy": ["p of public.t"]}
+    assert [kind for kind in CODE_KINDS if f"'{kind}' AS kind" in asked["reading code"]] == ["policy"]

@@ -20,14 +20,14 @@ Needs = dict[str, set[str]]
 
 LATER = "later "
 
-_FIRST_USER_OID = 16384
+FIRST_USER_OID = 16384
 """The server reserves smaller ones for its own objects."""
 
 
 def user_objects(kind: str) -> str:
     """Return the condition of the objects of a kind that neither the system nor an extension made."""
     catalog = CODE_KINDS[kind].catalog
-    return f"""o.oid >= {_FIRST_USER_OID} AND NOT EXISTS (
+    return f"""o.oid >= {FIRST_USER_OID} AND NOT EXISTS (
         SELECT FROM pg_depend x WHERE x.classid = '{catalog}'::regclass AND x.objid = o.oid
             AND (x.deptype = 'e' OR x.deptype = 'i' AND x.refclassid <> 'pg_class'::regclass))"""
 
@@ -98,11 +98,11 @@ WITH code AS MATERIALIZED ({_NAMED_CODE}), relation AS MATERIALIZED (
         AND c.oid = d.refobjid WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
     -- A snapshot carries neither languages nor transforms; those of extensions are nodes already.
     UNION ALL SELECT 'pg_language'::regclass, l.oid, 'language ' || quote_ident(l.lanname)
-        FROM pg_language l WHERE l.oid >= {_FIRST_USER_OID} AND NOT EXISTS (
+        FROM pg_language l WHERE l.oid >= {FIRST_USER_OID} AND NOT EXISTS (
             SELECT FROM pg_depend e WHERE e.classid = 'pg_language'::regclass AND e.objid = l.oid AND e.deptype = 'e')
     UNION ALL SELECT 'pg_transform'::regclass, f.oid,
         format('transform for %s language %I', format_type(f.trftype, NULL), l.lanname)
-        FROM pg_transform f JOIN pg_language l ON l.oid = f.trflang WHERE f.oid >= {_FIRST_USER_OID} AND NOT EXISTS (
+        FROM pg_transform f JOIN pg_language l ON l.oid = f.trflang WHERE f.oid >= {FIRST_USER_OID} AND NOT EXISTS (
             SELECT FROM pg_depend e WHERE e.classid = 'pg_transform'::regclass AND e.objid = f.oid AND e.deptype = 'e')
     UNION ALL {_MEMBERS.format(catalog="amop", code="SELECT * FROM code")}
     UNION ALL {_MEMBERS.format(catalog="amproc", code="SELECT * FROM code")}

@@ -11,7 +11,14 @@ from itertools import chain
 from typing import Any
 
 from snapshot_assets.databases.postgresql.code.kinds import CODE_KINDS
-from snapshot_assets.databases.postgresql.code.needs import LATER, Needs, everything_needed, read_needs, user_objects
+from snapshot_assets.databases.postgresql.code.needs import (
+    FIRST_USER_OID,
+    LATER,
+    Needs,
+    everything_needed,
+    read_needs,
+    user_objects,
+)
 from snapshot_assets.databases.postgresql.code.statements import STATEMENTS
 from snapshot_assets.databases.postgresql.code.uncarried import read_uncarried
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import HiddenObjects
@@ -36,7 +43,11 @@ def _query(word: str) -> str:
         FROM {kind.source} WHERE {kind.where} AND {within} AND {users}"""
 
 
-_QUERY = f"SELECT * FROM ({' UNION ALL '.join(map(_query, CODE_KINDS))}) found ORDER BY kind, relation, name"
+# To plan the queries of all kinds takes a server longer than to run them, and few databases have objects of many.
+_KINDS = " UNION ALL ".join(
+    f"SELECT '{word}' AS kind WHERE EXISTS (SELECT FROM {kind.source} WHERE {kind.where} AND o.oid >= {FIRST_USER_OID})"
+    for word, kind in CODE_KINDS.items()
+)
 
 
 def schemas_with_code(
@@ -68,10 +79,12 @@ def schemas_with_code(
     types = sorted((kind for kind in types if kind.table_name not in used), key=lambda kind: kind.table_name)
     uncarried = read_uncarried(session, schemas)
     uncarried.setdefault("", []).extend(missing)
-    query = _QUERY.format(schemas=oid_array(schemas), relations=oid_array(relations))
+    kinds = [row["kind"] for row in session.rows(_KINDS, "looking for code", optional="code")]
+    queries = " UNION ALL ".join(map(_query, kinds)).format(schemas=oid_array(schemas), relations=oid_array(relations))
+    query = f"SELECT * FROM ({queries}) found ORDER BY kind, relation, name"
     described = {("extension", each, None) for name in extensions for each in (name, identifier(name))}
     rows = []
-    for row in session.rows(query, "reading code", optional="code"):
+    for row in session.rows(query, "reading code", optional="code") if kinds else ():
         if (row["kind"], row["name"], row["comment"]) in described:
             continue
         if (row["class"], row["oid"]) not in hidden.objects:

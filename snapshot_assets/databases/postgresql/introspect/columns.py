@@ -55,6 +55,7 @@ SELECT a.attrelid::int8 AS relation, a.attname::text AS name, format_type(a.attt
     CASE a.attcompression WHEN 'p' THEN 'pglz' WHEN 'l' THEN 'lz4' END AS compression,
     nullif(a.attstattarget, -1)::int AS statistics_target, a.attoptions::text[] AS options,
     NOT a.attislocal AS inherited,
+    t.oid < 16384 AND coalesce((SELECT e.typtype FROM pg_type e WHERE e.oid = t.typelem), t.typtype) <> 'c' AS built_in,
     CASE t.typtype WHEN 'd' THEN b.modifier ELSE a.atttypmod END AS modifier, {_BASE_COLUMNS}
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid {_BASE_JOINS}

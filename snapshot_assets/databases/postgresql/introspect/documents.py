@@ -168,7 +168,7 @@ def _schemas(
     used_names = {kind.table_name for kind in used_types}
     hidden = read_hidden_objects(session, selection, relations, used_names)
     oids = {row["oid"] for row in session.rows(_TYPES, "listing types")}
-    types = list(read_each_type(session, oids)) if oids else []
+    types = list(read_each_type(session, oids))
     selected = _with_loose(
         [schema for schema in schemas.values() if schema.name in names],
         [each for each in types if each[0].table_name not in used_names],

@@ -153,7 +153,8 @@ def read_relation_parts(
     remove_hidden(session, selection, tables, refusals)
     types: dict[int, set[int]] = {}
     for oid, relation in every.items():
-        types[oid] = {column.row["type_oid"] for column in relation.columns} | set(relation.query.get("types", ()))
+        types[oid] = {column.row["type_oid"] for column in relation.columns if not column.row["built_in"]}
+        types[oid] |= set(relation.query.get("types", ()))
         types[oid] |= {relation.row["of_type_oid"]} - {0}
     for oid, used in read_types(session, types).items():
         every[oid].used = used

@@ -140,8 +140,7 @@ def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -
         session: Where to read.
         roots: Oids of the types that each relation uses directly, by the relation's oid.
     """
-    oids = sorted({oid for used in roots.values() for oid in used})
-    rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(oids)), "reading types")}
+    rows = _rows(session, {oid for used in roots.values() for oid in used})
     extensions: dict[int, dict[str, str]] = {relation: {} for relation in roots}
     for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(roots)), "reading what extensions are used"):
         extensions[row["relation"]][row["name"]] = row["schema"]
@@ -152,10 +151,16 @@ def read_each_type(
     session: PostgresqlSession, oids: Collection[int]
 ) -> Iterator[tuple[UserType, set[TableName], dict[str, str]]]:
     """Yield types, each after those it needs, with the types and relations, and the extensions that it needs."""
-    rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(oids)), "reading types")}
+    rows = _rows(session, oids)
     for row in _needed_first(rows, oids):
         if row["oid"] in oids:
             yield _user_type(row), *_needs(rows, row["children"])
+
+
+def _rows(session: PostgresqlSession, oids: Collection[int]) -> dict[int, dict[str, Any]]:
+    """Return types and all that they consist of, by oid."""
+    query = _QUERY.format(oids=oid_array(sorted(oids)))
+    return {row["oid"]: row for row in session.rows(query, "reading types")} if oids else {}
 
 
 def _needs(rows: Mapping[int, dict[str, Any]], oids: Iterable[int]) -> tuple[set[TableName], dict[str, str]]:
