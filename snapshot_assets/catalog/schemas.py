@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 from pydantic import ValidationError
 
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectExistsError
+from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectExistsError, ObjectNotFoundError
 from snapshot_assets.format.actions import ObjectRef, SchemaAdded
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json, sha256_hex, sums_line
 from snapshot_assets.format.layout import SCHEMA_FILES, schema_folder
 from snapshot_assets.format.relations import SCHEMA_DOCUMENT_VERSION, DatabaseSchema
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
+
+VERIFY = "`snapshots export verify` names all that is damaged."
+"""What finds the other damaged objects."""
+
+
+@contextmanager
+def naming_lost_files() -> Iterator[None]:
+    """Let the error of an object that the log lists and the store lacks say what finds all of them."""
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise type(error)(f"{error} {VERIFY}", **error.attributes) from error
 
 
 def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
@@ -74,10 +87,15 @@ def read_schemas(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:
 
 
 def read_schema(store: ObjectStore, added: SchemaAdded) -> DatabaseSchema:
-    """Return a schema, after checking its documents against the checksums in the log; else raise a DamageError."""
+    """Return a schema, after checking its documents against the checksums in the log.
+
+    Raises:
+        DamageError, ObjectNotFoundError: One is damaged or missing.
+    """
     parts: dict[str, object] = {}
     for ref in added.files:
-        data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES))
+        with naming_lost_files():
+            data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES))
         sha256 = sha256_hex(data)
         if sha256 != ref.sha256:
             raise ChecksumMismatchError(

@@ -38,6 +38,7 @@ _STATUSES: dict[type[BaseException], ExitStatus] = {
     errors.IncompleteError: ExitStatus.DAMAGED,
     errors.UnsealedError: ExitStatus.DAMAGED,
     errors.ReplicaLossError: ExitStatus.DAMAGED,
+    errors.ObjectNotFoundError: ExitStatus.DAMAGED,  # one that the log lists: others are not looked for by name
     errors.StoreUnavailableError: ExitStatus.UNREACHABLE,
     errors.StoreDeniedError: ExitStatus.UNREACHABLE,
     errors.StoreFullError: ExitStatus.UNREACHABLE,

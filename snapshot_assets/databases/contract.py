@@ -23,6 +23,11 @@ from snapshot_assets.format.relations import DatabaseSchema
 if TYPE_CHECKING:
     from snapshot_assets.databases.protocol.sql_target import SqlTarget
 
+ENCODED = (
+    "In the user's name and the password, write `@`, `/`, `:`, `?`, `#` and `%` as %40, %2F, %3A, %3F, %23 and %25."
+)
+"""What helps if a URI is not understood: nothing is said of which part is wrong, as it may be one of the password."""
+
 CONTRACT = 1
 """The version of the contract: it changes when a plug-in that was written for it would no longer work."""
 

@@ -51,7 +51,7 @@ _MANY = 1 << 16
 _UNCHOSEN = "python3"
 """PySpark's default interpreter: the first in the path of the worker's machine."""
 
-_IN_PROCESS = re.compile(r"local(?:\[(\d+|\*)|$)")
+_IN_PROCESS = re.compile(r"local(?:\[[\d*]|$)")
 """Masters whose tasks run in the driver."""
 _VERSIONS = re.compile(r"Python in worker has different version: (\S+) than that in driver: ([^\s,]+)")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
@@ -146,9 +146,7 @@ def runs_in_driver(spark: SparkSession) -> bool:
 
 def driver_tasks(spark: SparkSession) -> int:
     """Return how many tasks run at a time in this process's JVM, whatever `spark.default.parallelism` says."""
-    match = _IN_PROCESS.match(spark.conf.get(MASTER, "") or "") if runs_in_driver(spark) else None
-    number = match[1] or "1" if match else "0"
-    return os.cpu_count() or 1 if number == "*" else int(number)
+    return int(spark.sparkContext._jsc.sc().schedulerBackend().totalCores()) if runs_in_driver(spark) else 0
 
 
 def runs_this_python(spark: SparkSession) -> bool:

@@ -33,6 +33,7 @@ def test_a_table_that_the_target_cannot_hold_is_named_and_left_out_by_an_option(
     failed = snapshots(*call)
     assert failed.status == 1, failed.err
     assert "Not all rows are there of main.bad" in failed.err
+    assert "COPY bad, line 1, column v (SQLSTATE 22021). PostgreSQL holds no NUL in text. Remove it" in failed.err
     assert postgresql_server.psql(target, KEYS) == "good"
     done = snapshots(*call, "--exclude-tables", "main.bad")
     assert done.status == 0, done.err

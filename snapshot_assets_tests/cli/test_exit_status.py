@@ -15,7 +15,7 @@ import pytest
 from snapshot_assets import errors
 from snapshot_assets.cli.exit_status import MEANINGS, ExitStatus, exit_status
 from snapshot_assets.cli.options.parser import build_parser
-from snapshot_assets_tests.cli.helpers import RANGE, Result, in_own_process, make_source
+from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots, in_own_process, make_source
 
 DEAD = "127.0.0.1:1"
 
@@ -103,6 +103,27 @@ def test_damage_that_commands_find(exported: Path, source: str, tmp_path: Path) 
     assert ended("TornObjectError", "catalog", "show", "--snapshot", exported.as_uri())[0] == 3
 
 
+@pytest.mark.parametrize(
+    ("lost", "command"),
+    [
+        ("data/*/main.readings*", ("sql", "FROM readings")),
+        ("data/*/main.readings*", ("sql", "--no-verify", "--format", "csv", "FROM readings")),
+        ("schema/*/tables.json", ("sql", "FROM readings")),
+        ("schema/*/tables.json", ("catalog", "compact")),
+        ("schema/*/tables.json", ("iceberg",)),
+    ],
+)
+def test_a_lost_object_is_damage_and_the_message_names_what_finds_all(
+    snapshots: Snapshots, exported: Path, lost: str, command: tuple[str, ...]
+) -> None:
+    for file in exported.glob(lost):
+        file.unlink()
+    done = snapshots(*command, "--snapshot", exported.as_uri())
+    assert (done.status, done.out) == (3, "")
+    assert "There is no object file:" in done.err
+    assert f"`snapshots export verify --snapshot {exported.as_uri()}` names all that is damaged." in done.err
+
+
 @pytest.mark.slow
 def test_work_that_fails_or_is_not_confirmed(exported: Path, location: Path, tmp_path: Path) -> None:
     bad = make_source(tmp_path / "bad.duckdb", "CREATE VIEW risky AS SELECT moment, 'x'::BIGINT AS n FROM readings")
@@ -130,6 +151,7 @@ def test_work_that_fails_or_is_not_confirmed(exported: Path, location: Path, tmp
         (errors.RefusedImportError("x"), 2),
         (errors.VersionNotFoundError("x"), 5),
         (errors.LostLogError("x"), 3),
+        (errors.NotAFileError("x"), 3),
         (errors.ReplicaConflictError("x"), 1),
         (errors.ReplicaLossError("x"), 3),
         (errors.InterruptedRunError("x"), 130),

@@ -53,15 +53,6 @@ def test_rows_are_shown_as_a_table_and_written_in_every_format(sql: Snapshots, t
     assert pq.read_schema(tmp_path / "it's parquet").names == ["moment", "value"]
 
 
-def test_a_lost_file_is_refused_with_the_command_that_finds_all(snapshots: Snapshots, exported: Path) -> None:
-    for file in exported.glob("data/*/main.readings*"):
-        file.unlink()
-    done = snapshots("sql", "--snapshot", exported.as_uri(), "SELECT * FROM readings")
-    assert (done.status, done.out) == (1, "")
-    assert "There is no object file:" in done.err
-    assert f"`snapshots export verify --snapshot {exported.as_uri()}` names all that is damaged." in done.err
-
-
 def test_parquet_has_exact_values(sql: Snapshots, tmp_path: Path) -> None:
     query = "SELECT sum(9007199254740993) AS s, sum(-1) AS s, 'x' AS t, 2::UHUGEINT AS u FROM readings LIMIT 1"
     assert sql("--format", "parquet", "-o", str(tmp_path / "rows"), query).status == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,18 @@ pytestmark = pytest.mark.slow
 
 DAEMON = "spark.python.daemon.module"
 CLUSTERS = ("spark://host:7077", "yarn", "k8s://https://host:443")
+
+
+@pytest.mark.parametrize(("master", "tasks"), [("local", 1), ("local[*]", os.cpu_count()), ("local[3,4]", 3)])
+def test_tasks_of_a_local_master_are_counted_whatever_the_default_parallelism_is(master: str, tasks: int) -> None:
+    script = (
+        "from pyspark.sql import SparkSession; from snapshot_assets.engine.session import driver_tasks;"
+        f" spark = SparkSession.builder.master({master!r}).config('spark.ui.enabled', 'false')"
+        ".config('spark.default.parallelism', '7').getOrCreate(); print(driver_tasks(spark))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == tasks
+
 
 # The interpreter
 

@@ -16,6 +16,7 @@ from snapshot_assets.catalog.manifest import checksum_of, consistency_of
 from snapshot_assets.catalog.receipt_selection import compacted_tables
 from snapshot_assets.catalog.receipts import Receipt, check_age, parse_receipt, stands_for
 from snapshot_assets.catalog.rules import check_unchanged
+from snapshot_assets.catalog.schemas import naming_lost_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import REPAIRED
 from snapshot_assets.errors import ChecksumMismatchError, ConflictError
@@ -129,7 +130,8 @@ def receipts_of(store: ObjectStore, chunk: act.Chunk) -> dict[str, Receipt]:
     """
     receipts = {}
     for ref in chunk.receipts:
-        data = store.get(ref.path, limit=MAX_DOCUMENT_BYTES)
+        with naming_lost_files():
+            data = store.get(ref.path, limit=MAX_DOCUMENT_BYTES)
         if not stands_for(data, ref):
             found = f"{ref.path} has SHA-256 {sha256_hex(data)}; the log records {ref.sha256}."
             raise ChecksumMismatchError(f"{found} {REPAIRED}", object=ref.path)

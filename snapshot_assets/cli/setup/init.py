@@ -42,8 +42,8 @@ plans:
     to: {to}
 """
 _ONCE = """
-    # A fixed range: from the earliest row to the latest one. For a nightly export, write `kind: continuous`, remove
-    # end_time, and let `lag` say how long after its end a window may still receive rows.
+    # A fixed range: from the earliest row to the latest one. For a nightly export, write `kind: continuous` and
+    # `chunk_time_window: 1d`, remove end_time, and let `lag` say how long after its end a window may still get rows.
     kind: once
 """
 _CONTINUOUS = """

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from snapshot_assets.databases.contract import DatabaseKind, later
+from snapshot_assets.databases.contract import ENCODED, DatabaseKind, later
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 
@@ -93,7 +93,7 @@ def place_of(uri: str) -> Place:
 
 def _refused(reason: str) -> UnknownSourceError:
     # Without the URI, which may contain a password.
-    return UnknownSourceError(f"A mysql: URI is refused because {reason}. Write {KIND.form}.")
+    return UnknownSourceError(f"A mysql: URI is refused because {reason}. Write {KIND.form}. {ENCODED}")
 
 
 def default_alias(uri: str) -> str:

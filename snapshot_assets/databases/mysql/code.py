@@ -17,7 +17,7 @@ from pymysql.charset import charset_by_name
 from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.texts import NAME, quoted, unquoted
-from snapshot_assets.databases.selection.exclusions import NOT_CARRIED
+from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, Unshown
 from snapshot_assets.databases.selection.hidden import mentioned
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DatabaseDeniedError, DocumentError
@@ -50,7 +50,7 @@ _RIGHTS = {"TRIGGER": "trigger", "EVENT": "event"}
 """The rights without which the server shows a user that there is none of a kind."""
 
 _GRANT = re.compile(rf"GRANT (?P<rights>.*) ON (?P<on>\*|{NAME})\.\* TO ")
-_UNSHOWN = (
+_UNSHOWN = Unshown(
     "the server does not show its text to this user: grant SELECT on mysql.proc in MariaDB, SHOW_ROUTINE in MySQL"
 )
 
@@ -78,7 +78,7 @@ def code_options(
         if sql is None or (named := mentioned(sql, hidden)):
             why = _UNSHOWN if sql is None else f"it names {named[0]}, which the plan hides"
             of = f" of {on.dotted}" if on is not None else ""
-            options[schema][NOT_CARRIED].append(f"{kind} {name}{of} ({why})")
+            options[schema][NOT_CARRIED].append(type(why)(f"{kind} {name}{of} ({why})"))
             continue
         entry = {"kind": kind, "name": name, "sql": _HEAD.sub("CREATE ", sql, count=1), "schema": schema}
         entry |= {"on": list(on)} if on is not None else {}
@@ -86,7 +86,7 @@ def code_options(
         options[schema]["code"].append(entry | ({"created": row["created"]} if row["created"] else {}))
     for schema, kind, right in _unseen(session, {table.schema for table in tables}):
         why = f"the server may hide it from this user: GRANT {right} ON {quoted(schema)}.*"
-        options[schema][NOT_CARRIED].append(f"{kind} of {schema}, if it has any ({why})")
+        options[schema][NOT_CARRIED].append(Unshown(f"{kind} of {schema}, if it has any ({why})"))
     return options
 
 

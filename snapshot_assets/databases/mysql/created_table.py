@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from snapshot_assets.databases.mysql.texts import NAME, unquoted
+from snapshot_assets.format.relations import Table
 
 _DIGITS = re.compile(rf"(?P<name>{NAME}) .* DEFAULT +(?P<digits>x'[0-9A-F]+')")
 _KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{NAME}) .*")
 _CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{NAME}) (?:FOREIGN KEY|CHECK) .*")
 _ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
 _PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
+
+_TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster", "")
+"""Engines with transactions; a table without one has the server's default."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class CreatedTable:
         primary: The primary key's; None without one.
         keys: Those of the other keys, by name.
         constraints: Those of foreign keys and checks, by name.
+        periods: Those of its periods of time.
         options: The end, without what documents have elsewhere.
         partitions: The clause of its partitions; "" without any.
     """
@@ -34,6 +39,7 @@ class CreatedTable:
     primary: str | None
     keys: Mapping[str, str]
     constraints: Mapping[str, str]
+    periods: tuple[str, ...]
     options: str
     partitions: str
 
@@ -52,6 +58,12 @@ class CreatedTable:
             constraints={
                 unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
             },
+            periods=tuple(line for line in lines if line.startswith("PERIOD FOR")),
             options=_ELSEWHERE.sub("", f" {options}").strip(),
             partitions=clause[1] if clause else partitions,
         )
+
+
+def without_transactions(table: Table) -> bool:
+    """Return whether the engine of a table has no transactions: no state of its rows, and no load that is undone."""
+    return str(table.options.get("engine", "InnoDB")).lower() not in _TRANSACTIONAL

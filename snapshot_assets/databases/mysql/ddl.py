@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
 from snapshot_assets.databases.mysql.code import MysqlCode
+from snapshot_assets.databases.mysql.created_table import without_transactions
 from snapshot_assets.databases.mysql.texts import (
     NAME,
     check_collation,
@@ -45,16 +46,16 @@ _ELSEWHERE = re.compile(
 """Options that place rows outside of the server's own folder, or nowhere."""
 
 _CHARSET = re.compile(r"DEFAULT CHARSET=\w+|COLLATE=\w+")
-_TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster", "")
-"""Engines with transactions; a table without one has the server's default."""
-
 _INTERIM = "snapshot_assets_interim"
 """A key that a table has until it gets its engine."""
 
 _ALONE = ("FULLTEXT", "SPATIAL")
 """Keys that a server adds in place only one by one, if at all."""
 
-_KEY = re.compile(r"(?:PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
+_ROW_TIMES = ("ROW START", "ROW END")
+"""What generates the columns of a table's system time: words, and no expression."""
+
+_KEY = re.compile(r"(?:PERIOD FOR|PRIMARY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY) ?.*", re.DOTALL)
 _CONSTANT = re.compile(r"[\w.+-]+|\w*'(?:[^'\\]|\\.|'')*'|current_timestamp(?:\(\d?\))?", re.IGNORECASE | re.DOTALL)
 """Defaults that MySQL takes without parentheses."""
 
@@ -140,6 +141,9 @@ class _Defining:
         columns = []
         for column in table.columns:
             where = f"{table.table_name}.{column.name}"
+            if column.generated in _ROW_TIMES:
+                columns.append(column)
+                continue
             if column.generated is not None:
                 self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
             elif column.default is not None:
@@ -185,6 +189,7 @@ class _Defining:
         if table.primary_key is not None:
             definition = table.primary_key.definition or f"PRIMARY KEY {listed(table.primary_key.columns)}"
             parts.append(_key(definition, f"the primary key of {name}"))
+        parts += [_key(str(each), f"a period of {name}") for each in table.options.get("periods", ())]
         parts += [definition for _, _, definition, inline in _other_keys(table) if inline]
         if (numbered := _interim_key(table)) is not None:
             parts.append(_plain(_INTERIM, (numbered,)))
@@ -193,7 +198,7 @@ class _Defining:
             if check.name not in settings or "check" not in settings[check.name]:
                 parts.append(check_text(check.definition, f"check {check.name} of {name}"))
         options = self._options(table)
-        if _without_transactions(table):  # until its rows are loaded
+        if without_transactions(table):  # until its rows are loaded
             options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
         comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
         partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
@@ -211,7 +216,7 @@ class _Defining:
         texts = (str(table.options.get(option) or "") for option in ("table_options", "partitions_by"))
         for match in _ELSEWHERE.finditer(" ".join(texts)):
             self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
-        if _without_transactions(table):
+        if without_transactions(table):
             drop = "" if _interim_key(table) is None else f" AUTO_INCREMENT=0, DROP KEY {quoted(_INTERIM)}"
             sql = f"ALTER TABLE {quoted(*name)} {self._options(table)}{drop}"
             yield Statement(ObjectKey("engine", of=name), sql, name)
@@ -226,7 +231,9 @@ class _Defining:
         of_table = f"COLLATE={column.collation}" in str(table.options.get("table_options")).split()
         if column.collation is not None and not of_table:
             parts.append(f"COLLATE {check_collation(column.collation, f'column {where}')}")
-        if column.generated is not None:
+        if column.generated in _ROW_TIMES:
+            parts.append(f"GENERATED ALWAYS AS {column.generated}")
+        elif column.generated is not None:
             expression = check_text(column.generated, f"the expression of column {where}", commas=False)
             parts.append(f"GENERATED ALWAYS AS ({expression}) {(column.generated_kind or 'virtual').upper()}")
             parts += [] if column.nullable else ["NOT NULL"]
@@ -308,11 +315,6 @@ def _lacks_function(label: str) -> str:
     return f"SELECT 1 AS found FROM (SELECT 1 AS one) AS one WHERE NOT EXISTS ({there})"
 
 
-def _without_transactions(table: Table) -> bool:
-    """Return whether the rows of a table's engine have no transactions, so that a load that fails leaves some."""
-    return str(table.options.get("engine", "InnoDB")).lower() not in _TRANSACTIONAL
-
-
 def _word(view: View, option: str) -> str:
     """Return a word among the options of a view."""
     known = _WORDS[option]
@@ -371,7 +373,7 @@ def _interim_key(table: Table) -> str | None:
     numbered = _numbered(table)
     keys = [each.columns for each in table.unique] + [each.columns for each in table.indexes]
     keys += [table.primary_key.columns] if table.primary_key else []
-    grouped = _without_transactions(table) and all(each[:1] != (numbered,) for each in keys)
+    grouped = without_transactions(table) and all(each[:1] != (numbered,) for each in keys)
     return numbered if grouped else None
 
 

@@ -25,19 +25,24 @@ _UNREACHABLE = (2002, 2003, 2005)
 # and deadlock; 1317, 1927, 3169: KILL; 1637: too many transactions; 4031: idle for long.
 _TRANSIENT = (
     *(LOST + _UNREACHABLE),
-    *(1020, 1040, 1047, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1317, 1637),
+    *(1020, 1040, 1047, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1637),
     *(1927, 3169, 4031),
 )
-_DENIED = (1044, 1045, 1130, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1862, 3118, 4151)
+_DENIED = (1044, 1045, 1130, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1820, 1862, 3118, 4151)
 _UNKNOWN = (1146, 1109)
 _READ_ONLY = (1290, 1792, 1836, 3100)
 _REMEDIES = {
-    **dict.fromkeys((1040, 1203), "Let other sessions end, use fewer tasks at a time, or raise max_connections"),
+    **dict.fromkeys(
+        (1040, 1203, 1226),
+        "Let other sessions end, use fewer tasks at a time (spark.master: local[2]), or raise the limit:"
+        " max_connections of the server, or max_user_connections of the server or of this user",
+    ),
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), "Grant the user of the URI the right that the server names"),
     **dict.fromkeys((1045, 1698), "Check user and password in the URI, and from which hosts the user may connect"),
     **dict.fromkeys(_READ_ONLY, "Use the address of a server that may write, or let it (read_only, super_read_only)"),
     1049: "Create the database, or check its name in the URI",
     1130: "Let the user connect from this host, or connect from another one",
+    **dict.fromkeys((1820, 1862), "The password has expired: set a new one (ALTER USER … IDENTIFIED BY …)"),
     1153: "Raise max_allowed_packet on the server",
     1205: "Another session holds a conflicting lock, such as that of ALTER TABLE or LOCK TABLES: see SHOW FULL"
     " PROCESSLIST and SHOW ENGINE INNODB STATUS",

@@ -8,7 +8,6 @@ state are gone, or are not those of their documents.
 from __future__ import annotations
 
 import json
-import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,6 @@ from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.scratch_folders import process_folder
 
-_LOG = logging.getLogger(__name__)
 LOCK_SECONDS, LOCK_TRIES = 2, 3
 """How long the lock is waited for: meanwhile, statements that write may wait for us. In a try, the flush and two
 transactions may wait for each other: one holds a row that the other's statement waits for, and the flush holds up its
@@ -35,8 +33,6 @@ _PLANNING = 1
 """Connections that a run uses beside those of its tasks."""
 _FILE = "state.json"
 _WAITED = 1205
-_SHOWN = 10
-_DOING = "reading the catalog"
 _TIMES = "SELECT table_schema AS s, table_name AS t, create_time AS made FROM information_schema.tables WHERE {where}"
 _COLUMNS = (
     "SELECT table_schema AS s, table_name AS t, column_name AS name, column_type AS type"
@@ -56,10 +52,6 @@ _LONG = (
     " AND id <> CONNECTION_ID()"
 )
 """Statements for which the flush would wait: all others on their tables would wait too, even after it gave up."""
-_WITHOUT_TRANSACTIONS = (
-    "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE {where} AND table_type ="
-    " 'BASE TABLE' AND engine NOT IN ('InnoDB', 'ROCKSDB', 'TokuDB', 'ndbcluster') ORDER BY 1, 2"
-)
 _Definition = list[str]
 """When a table was made or altered, then its columns with their types."""
 
@@ -153,15 +145,6 @@ def _hold(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
     databases = (locker.database,) if locker.database else SYSTEM
     known = f"table_schema {'' if locker.database else 'NOT '}IN ({', '.join(['%s'] * len(databases))})"
     before = _definitions(locker, known, databases)
-    rows = locker.rows(_WITHOUT_TRANSACTIONS.format(where=known), _DOING, databases)
-    if outside := [f"{row['s']}.{row['t']}" for row in rows]:
-        more = f" and {len(outside) - _SHOWN} more" if len(outside) > _SHOWN else ""
-        _LOG.warning(
-            "The engines of %s%s have no transactions: rows that are written during the export may be missing, or there"
-            " twice. Export these tables while nobody writes.",
-            ", ".join(outside[:_SHOWN]),
-            more,
-        )
     fence = _begin_together(locker, connections)
     after = _definitions(locker, known, databases)
     locker.close()

@@ -24,7 +24,7 @@ from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.columns import is_ledger_schema, refuse_reserved
-from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, with_lost, without_hidden
+from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, Unshown, with_lost, without_hidden
 from snapshot_assets.databases.selection.hidden import excludes, hidden_of, hides, refuse_revealing_views
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.selection.time_index import choose_time_index
@@ -73,7 +73,9 @@ _CALLED = re.compile(rf"(?:({NAME})\.)?({NAME})\(")
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
 _DOING = "reading the catalog"
-_UNSHOWN = "the server shows this user no columns of it: it is broken, or calls a function without the right EXECUTE"
+_UNSHOWN = Unshown(
+    "the server shows this user no columns of it: it is broken, or calls a function without the right EXECUTE"
+)
 
 _Record = dict[str, Any]
 _Described = TypeVar("_Described")
@@ -280,6 +282,7 @@ class _Reader:
         options = {
             "engine": self.tables[name]["engine"],
             "table_options": parts.options,
+            "periods": list(parts.periods),
             "partitions_by": parts.partitions,
             "column_options": {column: values for column, values in settings.items() if column in kept},
             NOT_CARRIED: ["earlier versions of rows"] if versioned else [],

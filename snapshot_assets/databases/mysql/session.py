@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import ssl
@@ -22,10 +21,10 @@ from snapshot_assets.databases.mysql.failures import LOST, number_of, translatin
 from snapshot_assets.databases.mysql.texts import escaped, readable
 from snapshot_assets.databases.mysql.wire import RowStream
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
+from snapshot_assets.databases.protocol.lock_waits import reporting_waits
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import ConsistencyLostError, DatabaseDeniedError, DatabaseError, SnapshotError
 
-_LOG = logging.getLogger(__name__)
 SQL_MODE = "ANSI_QUOTES,PIPES_AS_CONCAT"
 """Reads identifiers as `databases.sql` writes them; without limits on dates, which a table may hold.
 
@@ -224,21 +223,13 @@ class MysqlConnection:
             with self._interrupting:  # KILL must not hit the next statement
                 self._busy = False
 
-    @contextmanager
-    def _watching(self, doing: str) -> Iterator[None]:
-        """Report what a statement waits for, and who holds it, if it takes long."""
-        watch = threading.Timer(lock_waits.REPORTED_AFTER, self._report_wait, (doing,))
-        watch.daemon = True
-        watch.start()
-        try:
-            yield
-        finally:
-            watch.cancel()
+    def _watching(self, doing: str) -> AbstractContextManager[None]:
+        return reporting_waits(f"{self._name}: {doing}", self._describe_wait)
 
-    def _report_wait(self, doing: str) -> None:
+    def _describe_wait(self) -> str:
         with suppress(pymysql.Error, OSError), self._connect() as other, other.cursor() as cursor:
-            if text := lock_waits.describe_wait(cursor, self.thread_id):
-                _LOG.warning("%s: %s takes long: %s", self._name, doing, text)
+            return lock_waits.describe_wait(cursor, self.thread_id)
+        return ""
 
     def interrupt(self) -> None:
         """End the query that another thread runs, if there is one, over a connection of its own."""

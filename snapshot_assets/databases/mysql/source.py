@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from snapshot_assets.databases.mysql.created_table import without_transactions
 from snapshot_assets.databases.mysql.held import State, hold
 from snapshot_assets.databases.mysql.introspect import extract_schema
 from snapshot_assets.databases.mysql.query import extract_query
@@ -34,7 +36,9 @@ from snapshot_assets.databases.selection.selection import check_split, ranged_ke
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import some_text
 
+_LOG = logging.getLogger(__name__)
 _SIZES = """
 SELECT table_rows AS row_count, data_length AS bytes, engine AS engine FROM information_schema.tables
 WHERE table_schema = %s AND table_name = %s
@@ -64,6 +68,12 @@ class MysqlDatabase(Scanner):
             schema = extract_query(self.session, selection, selection.query)
         else:
             schema = extract_schema(self.session, selection, found)
+            if outside := [str(each.table_name) for each in schema.tables if without_transactions(each)]:
+                _LOG.warning(
+                    "The engines of %s have no transactions: rows that are written during the export may be missing, or"
+                    " there twice. Export these tables while nobody writes.",
+                    some_text(outside),
+                )
         check_split(selection, schema, RANGED)
         check_masks(schema, self._check_masks, found, cast_type)
         if refusals is None:

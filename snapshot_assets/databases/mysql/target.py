@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from snapshot_assets.databases.definition import Statement
 from snapshot_assets.databases.mysql.code import CodeStatement
+from snapshot_assets.databases.mysql.collations import losses, with_nearest
 from snapshot_assets.databases.mysql.ddl import Addition
 from snapshot_assets.databases.mysql.session import SQL_MODE
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
@@ -39,7 +41,7 @@ from snapshot_assets.databases.protocol.target import (
 from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import DatabaseError, DatabaseLockedError, SnapshotError, TransientError
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import Column, Table, TableName
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 _YEAR = 31_536_000
 _STRICT = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
@@ -161,6 +163,15 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         """Return which values MySQL cannot hold; see `SqlTarget`."""
         return unfit_values(column) or self.longer_than_a_statement(column)
 
+    def differing(self, schema: DatabaseSchema) -> list[str]:
+        """Return which collations MariaDB lacks; see `SqlTarget`."""
+        return list(losses(schema, newer=self._has_newer_collations)) if self.mariadb else []
+
+    @cached_property
+    def _has_newer_collations(self) -> bool:
+        query = "SELECT 1 AS found FROM information_schema.collations WHERE collation_name = 'uca1400_nopad_ai_ci'"
+        return bool(self.rows(query, "looking up collations"))
+
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
         """Return the triggers of tables, which cannot be switched off, and tables without transactions."""
         if not tables:
@@ -247,7 +258,10 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         """Run a statement of a definition, which is for a session in which backslashes escape, or with its settings."""
         doing = f"making {statement.key}"
         within = statement.table.schema if statement.table else ""
-        sql = statement.sql.encode()
+        text = statement.sql
+        if self.mariadb:
+            text = with_nearest(text, newer=self._has_newer_collations)
+        sql = text.encode()
         settings, after = f"SESSION sql_mode = '{_STRICT}'", [f"SET SESSION sql_mode = '{_LOAD_MODE}'"]
         if isinstance(statement, CodeStatement):
             within, settings, sql = statement.within, statement.settings, statement.encoded

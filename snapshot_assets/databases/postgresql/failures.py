@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from snapshot_assets.databases.contract import ENCODED
 from snapshot_assets.errors import (
     DatabaseDeniedError,
     DatabaseError,
@@ -40,6 +41,12 @@ _REMEDIES = {
     "XX001": "Data on the server's disk is damaged: check it with pg_amcheck and restore it from a backup",
     "XX002": "An index on the server is damaged: check it with pg_amcheck and rebuild it by REINDEX",
 }
+NOT_UTF8 = "22021"
+NO_NUL = {
+    NOT_UTF8: "PostgreSQL holds no NUL in text. Remove it in the export, by a mask of the plan such as `replace(v,"
+    " chr(0), '')`, or leave the table out (--exclude-tables). A dry run counts all such values (--dry-run)."
+}
+"""Remedies for loading texts, which are UTF-8."""
 _EXCLUDABLE = ("08", "HV", "42501", "XX001")
 _CONFLICT = "40001"
 _UNSUPPORTED = "0A000"
@@ -169,7 +176,7 @@ def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) ->
     server = _SERVERS.search(original)
     reason = scrub(_line(_LIBPQ_ASIDE.sub("", _LIBPQ_HEAD.sub("", original))).rstrip("."), secrets)
     if re.search(r"invalid (?:URI|percent|port|integer|sslmode|connection option)|unexpected character", original):
-        return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}")
+        return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}. {ENCODED}")
     if _TYPES in original:
         return DatabaseError(
             f"PostgreSQL {alias!r}: the driver could not read the types of the database: {reason}. A server that speaks"

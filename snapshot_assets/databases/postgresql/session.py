@@ -12,7 +12,7 @@ import inspect
 import re
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,10 +21,19 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.connect import connect
-from snapshot_assets.databases.postgresql.failures import connect_failure, fields_of, lacks_state, translated
+from snapshot_assets.databases.postgresql.failures import (
+    NO_NUL,
+    NOT_UTF8,
+    connect_failure,
+    fields_of,
+    lacks_state,
+    translated,
+)
+from snapshot_assets.databases.postgresql.lock_waits import describe_wait
 from snapshot_assets.databases.postgresql.partial_servers import LACKING, NO_SOURCE, NOT_SHARED
 from snapshot_assets.databases.protocol.encodings import valid_start
 from snapshot_assets.databases.protocol.interruptible import abandonable, interruptible
+from snapshot_assets.databases.protocol.lock_waits import reporting_waits
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, DatabaseUnavailableError, SnapshotError
@@ -92,7 +101,6 @@ _FIRST_ROWS, _MOST_GROWTH = 64, 8
 """Rows of a cursor that are fetched at first, and by what their number grows at most: later rows may be larger."""
 
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_NOT_UTF8 = "22021"
 _SHOWN_ROW = 200
 
 
@@ -136,6 +144,7 @@ class PostgresqlConnection:
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
         self._name = f"PostgreSQL {address.alias!r}"
         self._secrets = secrets_of(address.uri)
+        self._uri, self._pid = address.uri, 0
         self._prepared: tuple[str, ...] = ()
         self._cursor: adbc.Cursor | None = None
         self._interrupted = self._standby = False
@@ -150,11 +159,13 @@ class PostgresqlConnection:
             raise connect_failure(error, address.alias, self._secrets) from None
         values = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
         query = (
-            "SELECT pg_catalog.set_config(v.name, v.value, false), pg_catalog.pg_is_in_recovery() AS standby"
+            "SELECT pg_catalog.set_config(v.name, v.value, false), pg_catalog.pg_is_in_recovery() AS standby,"
+            " pg_catalog.pg_backend_pid() AS pid"
             f" FROM (VALUES {values}) v (name, value) WHERE pg_catalog.current_setting(v.name, true) IS NOT NULL"
         )
         try:
-            self._standby = self.rows(query, "pinning the session", NO_SOURCE)[0]["standby"]
+            pinned = self.rows(query, "pinning the session", NO_SOURCE)[0]
+            self._standby, self._pid = pinned["standby"], pinned["pid"]
         except BaseException:
             self.close()
             raise
@@ -181,7 +192,7 @@ class PostgresqlConnection:
         """Run a statement without a result; `doing` is its purpose, and `remedies` are its own, for messages."""
 
         def execute() -> None:
-            with self._translating(doing, sql, remedies):
+            with self._translating(doing, sql, remedies), self._watching(doing):
                 self._try_statement(sql)
 
         interruptible(execute, self.interrupt)
@@ -196,7 +207,7 @@ class PostgresqlConnection:
         """
 
         def rows(query: str) -> list[dict[str, Any]]:
-            with self._translating(doing, query, remedies), self._statement(query) as cursor:
+            with self._translating(doing, query, remedies), self._watching(doing), self._statement(query) as cursor:
                 found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
                 return found
 
@@ -206,7 +217,7 @@ class PostgresqlConnection:
             if optional and error.attributes.get("sqlstate") in LACKING:
                 self.lacking[optional] = error.attributes["reason"].partition(". HINT:")[0]
                 return []
-            if error.attributes.get("sqlstate") != _NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
+            if error.attributes.get("sqlstate") != NOT_UTF8 or not sql.lstrip().startswith(("SELECT", "WITH")):
                 raise
             # One row that is no UTF-8, with its other bytes escaped.
             shown = "pg_catalog.encode(pg_catalog.convert_to(found::pg_catalog.text, 'SQL_ASCII'), 'escape')"
@@ -225,8 +236,17 @@ class PostgresqlConnection:
     def copy(self, table: TableName, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Copy rows into a table; a temporary one has the schema `pg_temp`."""
         sql = f"COPY {qualified(table)} FROM STDIN"
-        with self._translating(f"loading {table}", sql), self.cursor() as cursor:
+        doing = f"loading {table}"
+        with self._translating(doing, sql, NO_NUL), self._watching(doing), self.cursor() as cursor:
             cursor.adbc_ingest(table.table, rows, mode="append", db_schema_name=table.schema)
+
+    def _watching(self, doing: str) -> AbstractContextManager[None]:
+        def describe() -> str:
+            with suppress(*_driver_errors()):
+                return describe_wait(self._uri, self._pid)
+            return ""
+
+        return reporting_waits(f"{self._name}: {doing}", describe)
 
     @contextmanager
     def _statement(self, sql: str) -> Iterator[adbc.Cursor]:

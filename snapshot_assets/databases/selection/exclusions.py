@@ -154,22 +154,32 @@ def _why_broken(
 
 def with_lost(schema: Schema, views: Mapping[TableName, str]) -> Schema:
     """Return a schema that names its views that are left out, with the reasons."""
-    lost = [f"view {name.dotted} ({why})" for name, why in sorted(views.items()) if name.schema == schema.name]
+    lost = [
+        type(why)(f"view {name.dotted} ({why})") for name, why in sorted(views.items()) if name.schema == schema.name
+    ]
     if not lost:
         return schema
     options = {**schema.options, NOT_CARRIED: [*schema.options.get(NOT_CARRIED, ()), *lost]}
     return schema.model_copy(update={"options": options})
 
 
+class Unshown(str):
+    """A reason that the server hides something from this user, or what is named with it; storage has its text."""
+
+    __slots__ = ()
+
+
 def unshown(schema: DatabaseSchema) -> Iterator[str]:
-    """Yield a sentence for everything that the server hides from this user, which the reason in parentheses says."""
-    return (sentence for sentence in uncarried(schema) if "(the server " in sentence)
+    """Yield a sentence for everything that the server hides from this user."""
+    return (not_in_snapshot(what, of) for what, of in _not_carried(schema) if isinstance(what, Unshown))
 
 
 def uncarried(schema: DatabaseSchema) -> Iterator[str]:
     """Yield a sentence for each object of the source that the documents name and do not carry."""
+    return (not_in_snapshot(what, of) for what, of in _not_carried(schema))
+
+
+def _not_carried(schema: DatabaseSchema) -> Iterator[tuple[str, str]]:
     named = [("", each.options) for each in schema.schemas]
     named += [(f" of {table.table_name}", table.options) for table in schema.tables]
-    for of, options in named:
-        for what in map(str, options.get(NOT_CARRIED, ())):
-            yield not_in_snapshot(what, of)
+    return ((what, of) for of, options in named for what in options.get(NOT_CARRIED, ()))

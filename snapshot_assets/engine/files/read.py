@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 
 import pyarrow as pa
 
+from snapshot_assets.catalog.schemas import VERIFY, naming_lost_files
 from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.engine.files.batches import conformed, visible
 from snapshot_assets.engine.files.parquet.reader import ChooseGroups, read_parquet
 from snapshot_assets.engine.files.text import csv_lines, json_lines
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectNotFoundError
+from snapshot_assets.errors import ChecksumMismatchError, DocumentError
 from snapshot_assets.format.actions import DataFile, Header
 from snapshot_assets.format.header import FileFormat, format_of
 from snapshot_assets.format.predicates import Predicate, columns_of
@@ -104,19 +104,6 @@ def text_schemas(header: Header | None, documents: Mapping[int, DatabaseSchema])
         return found[key]
 
     return of
-
-
-VERIFY = "`snapshots export verify` names all that is damaged."
-"""What finds the other damaged files."""
-
-
-@contextmanager
-def naming_lost_files() -> Iterator[None]:
-    """Let the error of a file that the log lists and the store lacks say what finds all such files."""
-    try:
-        yield
-    except ObjectNotFoundError as error:
-        raise type(error)(f"{error} {VERIFY}", **error.attributes) from error
 
 
 def check_hash(store: ObjectStore, file: DataFile) -> None:

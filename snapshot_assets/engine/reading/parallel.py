@@ -17,8 +17,9 @@ from queue import Full, Queue
 
 import pyarrow as pa
 
+from snapshot_assets.catalog.schemas import naming_lost_files
 from snapshot_assets.catalog.verify.objects import HASHING_THREADS
-from snapshot_assets.engine.files.read import check_hash, naming_lost_files
+from snapshot_assets.engine.files.read import check_hash
 from snapshot_assets.engine.reading.planning import FilePart, FileRows
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import hashing_threads, threads

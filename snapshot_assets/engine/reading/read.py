@@ -14,13 +14,13 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.catalog.schemas import read_schema, read_schemas
+from snapshot_assets.catalog.schemas import VERIFY, read_schema, read_schemas
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.executors import prepare_session
-from snapshot_assets.engine.files.read import VERIFY, check_sha256, text_schemas
+from snapshot_assets.engine.files.read import check_sha256, text_schemas
 from snapshot_assets.engine.reading.native import InexpressibleError, NativeRead, plan_native
 from snapshot_assets.engine.reading.options import ReadOptions, parse_options
 from snapshot_assets.engine.reading.parallel import Hashed, check_parts, unhashed

@@ -21,6 +21,7 @@ from snapshot_assets.errors import (
     IncompleteError,
     LostLogError,
     MisnamedError,
+    ObjectNotFoundError,
     PartlyRestoredError,
     RestoreFailedError,
     SchemaIncompleteError,
@@ -48,7 +49,7 @@ _REMEDIES: tuple[tuple[tuple[type[SnapshotError], ...], str], ...] = (
         " only what was left out is loaded.",
     ),
     (
-        (DamageError,),
+        (DamageError, ObjectNotFoundError),
         "Launch the job `<plan>_verify` with `depth: full`: it shows every damaged partition as a failed check."
         " Materialise those partitions again, then `manifest`. `snapshots export verify` names what is damaged, too.",
     ),

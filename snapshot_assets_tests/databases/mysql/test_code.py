@@ -12,6 +12,7 @@ from snapshot_assets.databases.mysql import define, rename
 from snapshot_assets.databases.mysql.code import CodeStatement
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.databases.protocol.target import LEDGER_SCHEMA
+from snapshot_assets.databases.selection.exclusions import uncarried, unshown
 from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.kinds import code_by_kind, kind_of_object, uncarried_by_kind
@@ -185,6 +186,9 @@ def test_a_user_who_may_not_see_texts_gets_them_named(mariadb_server: MariadbSer
         "GRANT SELECT, SHOW VIEW, EXECUTE ON shop.* TO clerk",
         database="shop",
     )
+    with source(DatabaseAddress("shop", mariadb_server.uri("shop", "clerk", "x"))) as database:
+        extracted = database.extract(Selection(tables=(TableName("shop", "t"),)))
+    assert list(unshown(extracted)) == list(uncarried(extracted))
     schema = described(mariadb_server.uri("shop", "clerk", "x"))
     mariadb_server.sql("DROP USER clerk")
     assert code_by_kind(schema) == {}

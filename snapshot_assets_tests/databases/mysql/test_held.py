@@ -99,15 +99,6 @@ def test_on_a_server_that_lacks_the_lock_connections_read_states_of_their_own(
         assert "cannot be locked" in held.unshared
 
 
-def test_tables_without_transactions_are_named(
-    mariadb_server: MariadbServer, mariadb_database: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    mariadb_server.sql("CREATE TABLE t (id int)", "CREATE TABLE u (id int) ENGINE=MyISAM", database="shop")
-    with holding(mariadb_database) as held:
-        assert not held.unshared
-    assert "The engines of shop.u have no transactions" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("user", "readers", "why"), [("clerk", 1, "cannot be locked .*RELOAD"), ("root", 0, "machines")]
 )

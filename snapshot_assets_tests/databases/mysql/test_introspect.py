@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
+from snapshot_assets.databases.selection.exclusions import unshown
 from snapshot_assets.errors import AmbiguousTimeIndexError, DatabaseDeniedError, PlanError
 from snapshot_assets.format.kinds import uncarried_by_kind
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.testing.restores import source
 from snapshot_assets_tests.databases.mysql.helpers import described
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
@@ -170,6 +172,8 @@ def test_a_view_whose_function_the_user_may_not_call_is_named_and_with_the_right
         database="shop",
     )
     uri, chosen = mariadb_server.uri("shop", "reader", "x"), Selection(tables=(TableName("shop", "v"),))
+    with source(DatabaseAddress("shop", uri)) as database:
+        assert any(each.startswith("View shop.v (the server") for each in unshown(database.extract(Selection())))
     found = described(uri)
     assert found.views == ()
     [named] = uncarried_by_kind(found)["view"]

@@ -47,6 +47,11 @@ CREATE TABLE months (id int NOT NULL, day date NOT NULL, KEY day (day)) ENGINE=I
 INSERT INTO months VALUES (1, '2023-01-01'), (2, '2025-01-01');
 CREATE TABLE aria (a int, b char(5)) ENGINE=Aria DEFAULT CHARSET=latin1 PAGE_CHECKSUM=1 TRANSACTIONAL=1;
 INSERT INTO aria VALUES (1, 'x'), (NULL, NULL);
+CREATE TABLE booked (
+    id int NOT NULL, since date NOT NULL, until date NOT NULL,
+    PERIOD FOR valid (since, until), PRIMARY KEY (id, valid WITHOUT OVERLAPS)
+);
+INSERT INTO booked VALUES (1, '2024-01-01', '2024-02-01'), (1, '2024-02-01', '2024-03-01');
 CREATE TABLE grouped (number int NOT NULL AUTO_INCREMENT, kind char(5) NOT NULL, PRIMARY KEY (kind, number))
     ENGINE=MyISAM;
 INSERT INTO grouped (kind) VALUES ('a'), ('a'), ('b');
@@ -118,6 +123,28 @@ def test_a_database_comes_back_as_the_server_prints_it(pair: tuple[MariadbServer
         assert extracted(into.uri("shop")).tables == schema.tables
     finally:
         into.drop_databases()
+
+
+@pytest.mark.parametrize("expressions", [True, False])
+def test_columns_of_system_time_come_back_and_count_from_the_restore(
+    mariadb_server: MariadbServer, second_mariadb_server: MariadbServer, mariadb_database: str, expressions: bool
+) -> None:
+    mariadb_server.sql(
+        "CREATE TABLE v (id int PRIMARY KEY, x int, `from` timestamp(6) GENERATED ALWAYS AS ROW START INVISIBLE,"
+        " `to` timestamp(6) GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (`from`, `to`)) WITH SYSTEM VERSIONING",
+        "INSERT INTO v (id, x) VALUES (1, 1), (2, 2)",
+        "UPDATE v SET x = 3 WHERE id = 2",
+        database="shop",
+    )
+    addresses = DatabaseAddress("shop", mariadb_database), DatabaseAddress("into", second_mariadb_server.uri())
+    try:
+        schema = described(mariadb_database, Selection(time_columns={TableName("shop", "v"): None}))
+        definition = copy(schema, *addresses, expressions=expressions)
+        assert definition.lost == ("Earlier versions of rows of shop.v are not in a snapshot.",)
+        assert printed(second_mariadb_server) == printed(mariadb_server)
+        assert second_mariadb_server.sql("SELECT id, x FROM shop.v ORDER BY 1") == "1\t1\n2\t3"
+    finally:
+        second_mariadb_server.drop_databases()
 
 
 def test_reference_systems_come_back_and_places_of_rows_are_named(

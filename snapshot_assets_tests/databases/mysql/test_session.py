@@ -12,6 +12,7 @@ import pytest
 
 from snapshot_assets.databases.mysql import lock_waits, place_of
 from snapshot_assets.databases.mysql.session import MysqlConnection, MysqlSession
+from snapshot_assets.databases.protocol import lock_waits as waits
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import (
     DatabaseDeniedError,
@@ -49,6 +50,7 @@ def test_a_uri_has_a_user_a_place_and_a_database() -> None:
     ("uri", "why"),
     [
         ("mysql://u:hunter2@h:x/shop", "its port or its options"),
+        ("mysql://u:hunter2/@h/shop", "its port or its options .* write `@`, `/`, .* as %40, %2F"),
         ("mysql://u:hunter2@h/shop?charset=utf8", "it has the option 'charset'; known are unix_socket"),
         ("mysql://u:hunter2@h/shop?ssl=maybe", "ssl=maybe; known are preferred"),
         ("mysql://u:hunter2@h/shop/orders", "what follows the host is not the name of one database"),
@@ -104,6 +106,24 @@ def test_a_refused_connection_names_the_remedy_and_no_password(
     with pytest.raises(kind, match=message) as caught:
         MysqlConnection(address(mariadb_database.replace(*change)))
     assert PASSWORD not in str(caught.value)
+
+
+def test_an_expired_password_and_a_limit_of_connections_have_remedies(mariadb_server: MariadbServer) -> None:
+    mariadb_server.sql(
+        "CREATE USER late IDENTIFIED BY 'x' PASSWORD EXPIRE",
+        "CREATE USER narrow IDENTIFIED BY 'x' WITH MAX_USER_CONNECTIONS 1",
+    )
+    try:
+        with pytest.raises(DatabaseDeniedError, match=r"\(error 1820\)\. The password has expired: set a new one"):
+            MysqlConnection(address(mariadb_server.uri(user="late", password="x")))
+        narrow = address(mariadb_server.uri(user="narrow", password="x"))
+        with (
+            closing(MysqlConnection(narrow)),
+            pytest.raises(DatabaseUnavailableError, match=r"\(error 1226\)\. .* use fewer tasks .* max_user_conn"),
+        ):
+            MysqlConnection(narrow)
+    finally:
+        mariadb_server.sql("DROP USER late, narrow")
 
 
 def test_a_server_that_is_down_is_transient() -> None:
@@ -212,7 +232,7 @@ def test_a_wait_for_a_lock_is_reported_early_with_its_holder_if_the_server_shows
     user: str,
     shown: str,
 ) -> None:
-    monkeypatch.setattr(lock_waits, "REPORTED_AFTER", 0.5)
+    monkeypatch.setattr(waits, "REPORTED_AFTER", 0.5)
     monkeypatch.setattr(lock_waits, "_HOLDERS", [each.replace(">= 5", ">= 0") for each in lock_waits._HOLDERS])
     with start_mariadb(tmp_path / "server", performance_schema="1" if "performance" in before else "0") as server:
         uri = server.create_database("shop")
@@ -240,3 +260,23 @@ def test_a_wait_for_a_lock_is_reported_early_with_its_holder_if_the_server_shows
             assert rows.result(60) == []
             assert shown.format(holder.thread_id) in caplog.text
             assert "sleeping takes long" not in caplog.text
+
+
+def test_a_wait_for_a_row_is_reported_early_with_its_holder(
+    mariadb_database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waits, "REPORTED_AFTER", 0.5)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        closing(MysqlConnection(address(mariadb_database))) as holder,
+        closing(MysqlConnection(address(mariadb_database))) as waiting,
+    ):
+        for sql in ("CREATE TABLE t (id int PRIMARY KEY)", "START TRANSACTION", "INSERT INTO t VALUES (1)"):
+            holder.execute(sql, "preparing")
+        loaded = pool.submit(waiting.execute, "INSERT INTO t VALUES (1)", "loading shop.t")
+        held = (
+            f"loading shop.t takes long: Waiting for a lock on a row, held by session {holder.thread_id} (user root, "
+        )
+        until(lambda: held in caplog.text)
+        holder.execute("ROLLBACK", "ending")
+        assert loaded.result(60) == 1

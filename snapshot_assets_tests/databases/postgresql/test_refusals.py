@@ -83,7 +83,7 @@ def test_tables_and_sequences_that_may_not_be_read_are_refused_when_planning(
 ) -> None:
     grant = "GRANT SELECT ({}) ON hidden TO " + reader.partition("://")[2].partition(":")[0]
     with opened(reader) as database:
-        with pytest.raises(DatabaseDeniedError, match=r"may not read 1 of the selected tables: public\.hidden\. Leave"):
+        with pytest.raises(DatabaseDeniedError, match=r"may not read 1 of the selected tables: public\.hidden; nor"):
             database.extract(Selection())
         assert read(database, table_of(database)).num_rows == 1
     execute(postgresql_database, grant.format("id, a"))
@@ -104,19 +104,45 @@ def test_the_statements_of_a_refusal_grant_what_is_missing(reader: str, postgres
     )
     items = TableName("public", "Order Items")
     hiding = Selection(exclude_columns=((items, "secret"),))
-    tables = (
-        f"GRANT USAGE ON SCHEMA app TO {role}; GRANT SELECT ON app.plain TO {role};"
+    with opened(reader) as database, pytest.raises(DatabaseDeniedError) as refused:
+        database.extract(hiding)
+    what, _, statements = str(refused.value).partition("grant it: ")
+    assert what == (
+        'This user may not read 2 of the selected tables: app.plain, public."Order Items"; nor 1 sequence that'
+        ' selected tables draw numbers from: public."Order Items_id_seq". Leave the tables out, or '
+    )
+    assert statements == (
+        f'GRANT USAGE ON SCHEMA app TO {role}; GRANT SELECT ON app.plain, public."Order Items_id_seq" TO {role};'
         f' GRANT SELECT (id, "select") ON public."Order Items" TO {role};'
     )
-    sequences = f'GRANT SELECT ON public."Order Items_id_seq" TO {role};'
-    for statements in (tables, sequences):
-        with opened(reader) as database, pytest.raises(DatabaseDeniedError) as refused:
-            database.extract(hiding)
-        assert 'public."Order Items' in str(refused.value).partition("grant it: ")[0]
-        assert str(refused.value).partition("grant it: ")[2] == statements
-        execute(postgresql_database, *filter(None, statements.split(";")))
+    execute(postgresql_database, *filter(None, statements.split(";")))
     with opened(reader) as database:
         assert len(database.extract(hiding).tables) == 3
+
+
+def test_partitions_that_are_read_beside_foreign_ones_need_a_grant_too(reader: str, postgresql_database: str) -> None:
+    role = reader.partition("://")[2].partition(":")[0]
+    execute(
+        postgresql_database,
+        "CREATE TABLE parted (id int) PARTITION BY LIST (id)",
+        "CREATE TABLE near PARTITION OF parted FOR VALUES IN (1)",
+        f"GRANT SELECT ON parted TO {role}",
+        "DROP TABLE hidden",
+    )
+    with opened(reader) as database:
+        assert read(database, table_of(database, "parted")).num_rows == 0
+    execute(
+        postgresql_database,
+        "CREATE FOREIGN DATA WRAPPER w",
+        "CREATE SERVER s FOREIGN DATA WRAPPER w",
+        "CREATE FOREIGN TABLE far PARTITION OF parted DEFAULT SERVER s",
+    )
+    with opened(reader) as database, pytest.raises(DatabaseDeniedError) as refused:
+        database.extract(Selection())
+    assert str(refused.value).endswith(f"grant it: GRANT SELECT ON public.near TO {role};")
+    execute(postgresql_database, f"GRANT SELECT ON near TO {role}")
+    with opened(reader) as database:
+        assert read(database, table_of(database, "parted")).num_rows == 0
 
 
 def test_rows_hidden_by_a_policy_are_refused_when_planning_and_when_reading(

@@ -25,6 +25,7 @@ from snapshot_assets.databases.postgresql.introspect.sequences import (
     SourceSequence,
     grants,
     read_loose_sequences,
+    read_sequences,
     recorded_states,
 )
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import TYPE_PARTS, read_each_type
@@ -51,6 +52,7 @@ from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text, table_text
 from snapshot_assets.format.options import Comments, SchemaOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, UserType, View
+from snapshot_assets.format.units import counted
 
 _TYPES = f"""
 SELECT t.oid::int8 AS oid
@@ -126,11 +128,7 @@ def extract(session: PostgresqlSession, selection: Selection, refusals: Refusals
     tables = [each for each in chosen if not each.is_view or selection.tables]
     views = [each for each in chosen if each.kind in "vm" and not selection.tables]
     tables = _readable(session, tables, selection, refusals)
-    try:
-        read_relation_parts(session, selection, relations, tables, views, refusals)
-    except DatabaseDeniedError as error:
-        refusals.note(error)
-        refusals.raise_any()
+    read_relation_parts(session, selection, relations, tables, views, refusals)
     with_row_types(session, tables)
     refuse_views(selection, [view.name for view in views], refusals)
     refuse_revealing_rows(session, selection, relations, tables, refusals)
@@ -248,22 +246,40 @@ def _check(
 def _readable(
     session: PostgresqlSession, tables: list[SourceRelation], selection: Selection, refusals: Refusals
 ) -> list[SourceRelation]:
-    """Return the tables all of whose rows and exported columns this user may read; notes the others."""
+    """Return the tables all of whose rows and exported columns this user may read, with sequences; note the others.
+
+    Without its last value, a restored sequence would return numbers that are already used.
+    """
     readable: list[SourceRelation] = []
     restricted: list[TableName] = []
     denied: dict[TableName, list[str]] = {}  # the exported columns, where some are not exported
     for table in tables:
         hidden = hidden_of(selection, table.name).names
-        if not table.row["readable"] or set(table.row["denied_columns"] or ()) - hidden:
-            denied[table.name] = [each for each in table.row["columns"] if each not in hidden] if hidden else []
-        elif table.row["rows_hidden"]:
+        # Beside foreign partitions, the others are read by themselves.
+        parts = table.partitions if any(part.kind == "f" for part in table.partitions) else []
+        unread = [
+            each
+            for each in (table, *(part for part in parts if part.kind == "r"))
+            if not each.row["readable"] or set(each.row["denied_columns"] or ()) - hidden
+        ]
+        for each in unread:
+            denied[each.name] = [column for column in each.row["columns"] if column not in hidden] if hidden else []
+        if not unread and table.row["rows_hidden"]:
             restricted.append(table.name)
-        else:
+        elif not unread:
             readable.append(table)
-    if denied:
+    with_rows = {each.oid: each for table in tables for each in (table, *table.partitions)}
+    used = read_sequences(session, with_rows)
+    for oid, sequences in used.items():
+        with_rows[oid].sequences = sequences
+    numbers = sorted({e.document.table_name for each in used.values() for e in each if not e.readable})
+    if denied or numbers:
+        what = [f"{len(denied)} of the selected tables: {', '.join(map(str, denied))}"] if denied else []
+        drawn = f"{counted(len(numbers), 'sequence')} that selected tables draw numbers from"
+        what += [f"{drawn}: {', '.join(map(str, numbers))}"] if numbers else []
         message = (
-            f"This user may not read {len(denied)} of the selected tables: {', '.join(map(str, denied))}."
-            f" Leave them out, or grant it: {grants(session, denied)}"
+            f"This user may not read {'; nor '.join(what)}. Leave the tables out, or grant it:"
+            f" {grants(session, {**denied, **dict.fromkeys(numbers, ())})}"
         )
         refusals.note(DatabaseDeniedError(message, tables=tuple(map(table_text, denied))))
     if restricted:

@@ -9,7 +9,6 @@ from snapshot_assets.databases.postgresql.introspect.columns import read_columns
 from snapshot_assets.databases.postgresql.introspect.dependencies import read_needs
 from snapshot_assets.databases.postgresql.introspect.hidden_columns import remove_hidden
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
-from snapshot_assets.databases.postgresql.introspect.sequences import read_sequences
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -122,7 +121,7 @@ def read_relation_parts(
     views: list[SourceRelation],
     refusals: Refusals,
 ) -> None:
-    """Read all that belongs to tables, their partitions, and views; it becomes their attributes.
+    """Read what else belongs to tables, their partitions, and views; it becomes their attributes.
 
     Args:
         session: Where to read.
@@ -136,8 +135,6 @@ def read_relation_parts(
     every = with_rows | {view.oid: view for view in views}
     for oid, columns in read_columns(session, every).items():
         every[oid].columns = columns
-    for oid, sequences in read_sequences(session, with_rows).items():
-        every[oid].sequences = sequences
     for relation, row in _read(session, _CONSTRAINTS, with_rows, "reading constraints"):
         relation.constraints.append(row)
     for relation, row in _read(session, _INDEXES, every, "reading indexes"):

@@ -12,9 +12,7 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.sql import literal, qualified
-from snapshot_assets.errors import DatabaseDeniedError
 from snapshot_assets.format.relations import Sequence, TableName
-from snapshot_assets.format.units import counted
 
 _RIGHTS = """
 SELECT quote_ident(current_user) AS role,
@@ -108,20 +106,8 @@ class SourceSequence:
 
 
 def read_sequences(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, list[SourceSequence]]:
-    """Return sequences by relation.
-
-    Raises:
-        DatabaseDeniedError: This user may not read a sequence. Without its last value, a restored sequence would
-            return numbers that are already used.
-    """
+    """Return sequences by relation; those not readable lack their last value."""
     rows = session.rows(_USED.format(oids=oid_array(relations)), "reading sequences")
-    if denied := sorted({TableName(row["schema"], row["name"]) for row in rows if not row["readable"]}):
-        raise DatabaseDeniedError(
-            f"This user may not read {counted(len(denied), 'sequence')} that selected tables draw numbers from:"
-            f" {', '.join(map(str, denied))}. Leave their tables out, or grant it:"
-            f" {grants(session, dict.fromkeys(denied, ()))}",
-            sequences=tuple(name.dotted for name in denied),
-        )
     sequences: dict[int, list[SourceSequence]] = {}
     for relation, sequence in zip([row.pop("relation") for row in rows], _with_values(session, rows), strict=True):
         sequences.setdefault(relation, []).append(sequence)
