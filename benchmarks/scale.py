@@ -34,7 +34,7 @@ from snapshot_assets.catalog.seals.statement import sign_seal
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify import verify as verification
-from snapshot_assets.catalog.verify.objects import check_head
+from snapshot_assets.catalog.verify.objects import check_head, files_to_seal
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import HINTS, seal_path
 from snapshot_assets.format.predicates import Comparison, Literal, Operator
@@ -66,7 +66,8 @@ def commit(catalog: Catalog) -> None:
 
 
 def seal(catalog: Catalog) -> None:
-    """Check what a seal checks, without hashing, and compute the checksum."""
+    """Check what a seal checks, without hashing, choose what it hashes, and compute the checksum."""
+    assert files_to_seal(catalog.state, datetime.now(UTC), 0)
     assert not check_head(catalog.store, catalog.state, frozenset()).damaged
     checksum_of(catalog.state)
 

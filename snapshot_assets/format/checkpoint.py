@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from snapshot_assets.errors import DocumentError, LimitExceededError, TornObjectError
 from snapshot_assets.format import actions as act
@@ -29,6 +30,9 @@ _HEAD = len(MAGIC) + _LENGTH
 
 ReadRange = Callable[[int, int], bytes]
 """Returns bytes of the object, given an offset and a length."""
+
+_unpacked: WeakValueDictionary[tuple[str, int], pa.Table] = WeakValueDictionary()
+"""Sections that are in memory, by checksum and unpacked length: states of one checkpoint share its rows."""
 
 
 @dataclass(frozen=True)
@@ -107,22 +111,24 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
     import pyarrow as pa
 
     where = checkpoint_path(checkpoint.revision)
-    body = bytearray()
-    sections = []
+    parts: list[pa.Buffer] = []
+    sections, offset = [], 0
     for name, column, kind, table in tables:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        stream = sink.getvalue()
-        packed = pa.compress(stream, "zstd", asbytes=True)
-        check_writable(max(stream.size, len(packed)), MAX_SECTION_BYTES, f"Section {name} of {where}", _ADVICE)
+        with pa.CompressedOutputStream(sink, "zstd") as stream:  # the files of a large location take hundreds of MB
+            with pa.ipc.new_stream(stream, table.schema) as writer:
+                writer.write_table(table)
+            unpacked = stream.tell()
+        packed = sink.getvalue()
+        check_writable(max(unpacked, packed.size), MAX_SECTION_BYTES, f"Section {name} of {where}", _ADVICE)
         digest = hashlib.sha256(packed).hexdigest()
-        sections.append(Section(name, column, kind, len(body), len(packed), stream.size, digest, table.num_rows))
-        body += packed
+        sections.append(Section(name, column, kind, offset, packed.size, unpacked, digest, table.num_rows))
+        parts.append(packed)
+        offset += packed.size
     header: bytes = codec.encode(replace(checkpoint, sections=tuple(sections))).SerializeToString(deterministic=True)
     check_writable(len(header), MAX_DOCUMENT_BYTES, f"The header of {where}", _ADVICE)
     head = MAGIC + len(header).to_bytes(_LENGTH, "little") + header
-    return head + hashlib.sha256(head).digest() + bytes(body)
+    return b"".join([head, hashlib.sha256(head).digest(), *parts])
 
 
 def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:
@@ -196,12 +202,15 @@ def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schem
 
     which = _title(section, name)
     packed = read_packed(read, start, section, name)
-    try:
-        stream = pa.decompress(packed, section.unpacked, "zstd")
-        table = pa.ipc.open_stream(stream).read_all()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError) as cause:
-        raise DocumentError(f"{which} is not a valid Arrow stream: {cause}.", object=name) from cause
+    table = _unpacked.get((section.sha256, section.unpacked))
+    if table is None:
+        try:
+            stream = pa.decompress(packed, section.unpacked, "zstd")
+            table = pa.ipc.open_stream(stream).read_all()
+            table.validate(full=True)
+        except (pa.ArrowException, OSError) as cause:
+            raise DocumentError(f"{which} is not a valid Arrow stream: {cause}.", object=name) from cause
+        _unpacked[section.sha256, section.unpacked] = table
     if table.schema != schema or table.num_rows != section.rows:
         raise DocumentError(
             f"{which} has {counted(table.num_rows, 'row')} of {table.schema.names}; expected {section.rows:,} of"

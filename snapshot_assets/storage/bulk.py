@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import TypeVar
 
@@ -86,7 +86,7 @@ class Listed(Mapping[str, ObjectInfo]):
         self._store = store
         self._folders = defaultdict[str, _Folder](lambda: ([], array("q"), array("q")))
         self._added: dict[str, ObjectInfo] = {}
-        self._folder = lru_cache(_CACHED_FOLDERS)(self._read_folder)
+        self._folder = lru_cache(_CACHED_FOLDERS)(partial(_read_folder, self._folders))  # not `self`, to be freed
         infos = (info for prefix in prefixes or ("",) for info in store.list(prefix))
         for path, some in groupby(infos, lambda info: info.path.rpartition("/")[0]):
             names, sizes, times = self._folders[path]
@@ -95,15 +95,6 @@ class Listed(Mapping[str, ObjectInfo]):
                 sizes.append(info.size)
                 times.append((info.modified - _EPOCH) // _MICROSECOND)
             names[:] = ["".join(names)]
-
-    def _read_folder(self, path: str) -> dict[str, ObjectInfo]:
-        _, sizes, times = self._folders.get(path, ((), (), ()))
-        found = zip(self._paths(path), sizes, times, strict=True)
-        return {name: ObjectInfo(name, size, _EPOCH + at * _MICROSECOND) for name, size, at in found}
-
-    def _paths(self, path: str) -> Iterator[str]:
-        names = "".join(self._folders[path][0]) if path in self._folders else ""
-        return (f"{path}/{name}" if path else name for name in names.split("/")[:-1])
 
     def __getitem__(self, path: str) -> ObjectInfo:
         """Return an object's size and time; `KeyError` if it is missing."""
@@ -117,7 +108,7 @@ class Listed(Mapping[str, ObjectInfo]):
 
     def __iter__(self) -> Iterator[str]:
         for path in self._folders:
-            yield from self._paths(path)
+            yield from _paths(path, self._folders[path][0])
         yield from tuple(self._added)
 
     def __len__(self) -> int:
@@ -130,3 +121,13 @@ class Listed(Mapping[str, ObjectInfo]):
             return set()
         exists = in_parallel(self._store, self.__contains__, unlisted)
         return {path for path, present in zip(unlisted, exists, strict=True) if not present}
+
+
+def _read_folder(folders: Mapping[str, _Folder], path: str) -> dict[str, ObjectInfo]:
+    names, sizes, times = folders.get(path, ([], (), ()))
+    found = zip(_paths(path, names), sizes, times, strict=True)
+    return {name: ObjectInfo(name, size, _EPOCH + at * _MICROSECOND) for name, size, at in found}
+
+
+def _paths(path: str, names: list[str]) -> Iterator[str]:
+    return (f"{path}/{name}" if path else name for name in "".join(names).split("/")[:-1])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
+import weakref
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +14,7 @@ import pytest
 
 from snapshot_assets.errors import LimitExceededError, ObjectExistsError, ObjectNotFoundError, UnsafePathError
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.bulk import Listed
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets_tests.storage.conftest import MIB, SPAWN, kill_while_streaming
 
@@ -20,6 +23,19 @@ AWKWARD = ["data/1/a b.parquet", "data/1/ünïcödé.parquet", "data/1/%2E%2E-+~
 
 def paths(store: ObjectStore, prefix: str = "") -> list[str]:
     return [info.path for info in store.list(prefix)]
+
+
+def test_a_listing_is_freed_with_its_last_user(store: ObjectStore) -> None:
+    store.put("data/1/a", b"one")
+    gc.disable()  # a million names must not wait for the collection of cycles
+    try:
+        listed = Listed(store)
+        assert listed["data/1/a"].size == 3
+        freed = weakref.ref(listed)
+        del listed
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_put_replaces(store: ObjectStore) -> None:

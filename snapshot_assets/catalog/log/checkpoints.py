@@ -54,6 +54,7 @@ _REVISION = re.compile(rb'\n +"revision": (\d{1,19})')
 
 def write_checkpoint(store: ObjectStore, state: State) -> str:
     """Write the checkpoint of a committed state unless a whole one exists, and return its path."""
+    state.files.move_to_columns()
     path, data = checkpoint_path(state.revision), checkpoint_bytes(state)
     try:
         store.create(path, data)
@@ -84,6 +85,8 @@ def checkpoint_bytes(state: State) -> bytes:
 
 def same_states(one: State, other: State, *, statistics: bool = True) -> bool:
     """Return whether two states have the same checkpoint; reads all statistics, unless they need not be the same."""
+    import pyarrow as pa
+
     if replace(_header(one), released_holds=()) != replace(_header(other), released_holds=()):
         return False  # one may come from a checkpoint of a build that did not record released holds
     first, second = one.files.merged(), other.files.merged()
@@ -94,6 +97,8 @@ def same_states(one: State, other: State, *, statistics: bool = True) -> bool:
         these, those = first.bounds.of(column), second.bounds.of(column)
         if these.keys() != those.keys() or not all(_equal(table, those[kind]) for kind, table in these.items()):
             return False
+        del these, those
+        pa.default_memory_pool().release_unused()
     return True
 
 

@@ -104,6 +104,7 @@ class LogScan:
                 continue
             self._pass_over(range(previous + 1, revision), revision)
             self._meet(revision, entry)
+            del entry  # of tens of megabytes
             self._meet_checkpoint(revision)
             previous = revision
         # Checkpoints above the last transaction that are not of this log are no evidence of a revision.
@@ -226,6 +227,7 @@ class LogScan:
             self._usable = self._start_at(revision)
             return
         path, checkpoint = checkpoint_path(revision), None
+        self.state.files.move_to_columns()
         try:
             checkpoint = read_checkpoint(self.store, revision, whole=True)
             if checkpoint.location_id != self.state.location_id:

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.totals import again_with, completed_by, missing_text
 from snapshot_assets.catalog.verify.faults import Fault
-from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, verified_revision
+from snapshot_assets.catalog.verify.objects import Report, check_head, files_to_seal, has_new_files, verified_revision
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.errors import IncompleteError, SnapshotError
 from snapshot_assets.format.actions import RowsOutside, Seal
@@ -96,7 +96,7 @@ def seal(
             unsealed = "" if state.sealed else " and was not sealed"
             raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}", report)
         hashed |= report.paths
-        if any(known.added > verified for known in state.live_files()):
+        if has_new_files(state, verified):
             verified_bytes += report.bytes
         else:
             sampled_bytes += report.bytes
@@ -136,7 +136,7 @@ def check_to_seal(
     """
     hashed = files_to_seal(state, now, verified) | damage_on_record(store, state.location_id)
     hashed |= {known.file.path for chunk in suspects for known in state.live_files(chunk)}
-    number, total = count(1), sum(1 for _ in state.live_files())
+    number, total = count(1), state.files.totals()[0]
     with span("verify"):
         report = check_head(store, state, hashed, lambda _: progress(next(number), total))
     if report.damaged:

@@ -13,6 +13,7 @@ from datetime import datetime
 from heapq import merge
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state.file_columns import FileColumns, FileState, Removal, columns_of
@@ -114,9 +115,16 @@ class FileSet:
     def settle(self) -> None:
         """Move files to columns if more than `MOST_PLAIN` are plain values, which take ten times the memory."""
         if self._plain > MOST_PLAIN:
-            added, base = columns_of([*self.closed, *self._added()]).sorted().packed(), self._patched()
+            self.move_to_columns()
+
+    def move_to_columns(self) -> None:
+        """Move all files that are plain values to columns; `merged` would make columns beside those that are here."""
+        if changed := [*self.closed, *self._added()]:
+            added, base = columns_of(changed).sorted().packed(), self._patched()
             self.closed, self.added, self._added_columns, self._plain = [], {}, None, 0
             self._replace_base(added if base is None else base.merge(added))
+            del base
+            pa.default_memory_pool().release_unused()  # the columns before, which it keeps otherwise
 
     def _replace_base(self, base: FileColumns) -> None:
         self.base, self.removed, self.purged, self._live = base, {}, set(), None

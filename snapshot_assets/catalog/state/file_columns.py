@@ -141,6 +141,7 @@ def _pack(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
+    pa.default_memory_pool().release_unused()  # else it may keep the tables of all columns
     return sink.getvalue()
 
 
@@ -200,7 +201,7 @@ Rows are sorted by chunk, path and `added`.
 
 _SIGNED = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 _BATCH = 4096
-_HASHED = 65_536
+_HASHED = 32_768
 """Rows that are hashed at a time: what is recorded of each takes a kilobyte."""
 _CACHED_CHUNKS = 16
 _INTERVAL = ("added", "removed", "removed_at")
@@ -260,13 +261,13 @@ class FileColumns:
     @cached_property
     def live_rows(self) -> Callable[[int], dict[str, int]]:
         """Returns the live rows of a chunk by path. Changes come chunk by chunk, so a few chunks are cached."""
+        chunks, live, paths = self.chunk, self.live, self.table["path"]  # `self` would keep itself from being freed
 
         @lru_cache(_CACHED_CHUNKS)
         def of(chunk: int) -> dict[str, int]:
-            place = self.rows_of(chunk)
-            rows = np.flatnonzero(self.live[place]) + place.start
-            paths = self.table["path"].take(pa.array(rows)).to_pylist()
-            return dict(zip(paths, rows.tolist(), strict=True))
+            first, end = np.searchsorted(chunks, (chunk, chunk + 1)).tolist()
+            rows = np.flatnonzero(live[first:end]) + first
+            return dict(zip(paths.take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True))
 
         return of
 
@@ -287,8 +288,7 @@ class FileColumns:
     def last_rows(self, paths: set[str]) -> dict[str, int]:
         """Return by path the last row of each of these files that is not live."""
         rows = np.flatnonzero(self.among(paths))
-        names = self.table["path"].take(pa.array(rows)).to_pylist()
-        last = dict(zip(names, rows.tolist(), strict=True))
+        last = dict(zip(self.table["path"].take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True))
         return {path: row for path, row in last.items() if not self.live[row]}
 
     def with_values(self, rows: np.ndarray, **columns: object) -> FileColumns:

@@ -39,11 +39,14 @@ def table_sizes(state: State) -> list[dict[str, Any]]:
 
 
 def live_table(state: State, columns: Sequence[str]) -> pa.Table:
-    """Return the live files of a state as a table of some of `file_columns.COLUMNS`, by chunk and path."""
-    import pyarrow.compute as pc
+    """Return the live files of a state as a table of some of `file_columns.COLUMNS`."""
+    import pyarrow as pa
 
-    table = state.files.merged().table
-    return table.select(columns).filter(pc.equal(table["removed"], 0))
+    from snapshot_assets.catalog.state.file_columns import COLUMNS
+
+    parts = (part.table.select(columns).filter(pa.array(live)) for part, live, _ in state.files.columns())
+    empty = COLUMNS.empty_table().select(columns)
+    return pa.concat_tables([empty, *parts]).unify_dictionaries()
 
 
 def chunk_statuses(state: State) -> dict[str, int]:

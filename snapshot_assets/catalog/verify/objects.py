@@ -12,16 +12,15 @@ import hashlib
 import io
 import math
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import accumulate, islice
-from typing import Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.totals import described_by
+from snapshot_assets.catalog.state.totals import described_by, live_table
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind, Remedy, faults_by_object, missing
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import DataFile
@@ -29,6 +28,9 @@ from snapshot_assets.format.documents import chunk_checksum
 from snapshot_assets.format.units import counted
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import Listed, hashing_threads, threads
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _GOLDEN = (5**0.5 - 1) / 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -72,31 +74,27 @@ class Rotation:
         return due or {known[turn % len(known)]} if known else set()
 
 
-def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:
-    """Return the paths of the files that are due to be hashed again: all of them if they are small enough.
+def due_files(files: pa.Table, now: datetime, most: int) -> set[str]:
+    """Return the paths of the files that are due to be hashed again, of those with a `path` and `bytes` in a table.
 
-    Otherwise this is a run of files in the order of their paths, which continues from the last file to the first. Each
-    day the run starts a golden section of all bytes later. These starts spread evenly, whatever the interval between
-    two calls. So every file is due at some time, though nothing records what was hashed: in a snapshot of `n * most`
-    bytes after `2 * n` daily calls, or `5 * n` calls at other regular intervals. A single file may be larger than
-    `most` bytes.
+    All of them are due if they are small enough. Otherwise this is a run of files in the order of their paths, which
+    continues from the last file to the first. Each day the run starts a golden section of all bytes later. These starts
+    spread evenly, whatever the interval between two calls. So every file is due at some time, though nothing records
+    what was hashed: in a snapshot of `n * most` bytes after `2 * n` daily calls, or `5 * n` calls at other regular
+    intervals. A single file may be larger than `most` bytes.
     """
-    files = sorted(files, key=lambda file: file.path)
-    ends = list(accumulate(file.bytes for file in files))
-    if not ends or most <= 0:
+    import numpy as np
+    import pyarrow as pa
+
+    if not files.num_rows or most <= 0:
         return set()
-    if ends[-1] <= most:
-        return {file.path for file in files}
-    start = int(ends[-1] * (_day(now) * _GOLDEN % 1))
-    first = bisect_right(ends, start)
-    due = {files[first].path}
-    left = most - files[first].bytes
-    for file in [*files[first + 1 :], *files[:first]]:
-        left -= file.bytes
-        if left < 0:
-            break
-        due.add(file.path)
-    return due
+    files = files.sort_by("path")
+    sizes = np.asarray(files["bytes"])
+    ends = np.cumsum(sizes)
+    first = np.searchsorted(ends, int(ends[-1] * (_day(now) * _GOLDEN % 1)), "right")
+    turned = np.roll(np.arange(len(sizes)), -first)
+    count = max(1, np.searchsorted(np.cumsum(sizes[turned]), most, "right"))
+    return {*files["path"].take(pa.array(turned[:count])).to_pylist()}
 
 
 Depth = Literal["quick", "sample", "full"]
@@ -290,7 +288,12 @@ def files_to_seal(state: State, now: datetime, verified: int) -> set[str]:
     Files that were added after the revision `verified` are new.
     """
     new, older = _by_age(state, verified)
-    return {file.path for file in new} or due_files(older, now, HASHED_AGAIN)
+    return {*new["path"].to_pylist()} or due_files(older, now, HASHED_AGAIN)
+
+
+def has_new_files(state: State, verified: int) -> bool:
+    """Return whether files were added after a revision."""
+    return bool(_by_age(state, verified)[0].num_rows)
 
 
 def files_after_seal(state: State, now: datetime, verified: int) -> set[str]:
@@ -299,11 +302,12 @@ def files_after_seal(state: State, now: datetime, verified: int) -> set[str]:
     To the seal, files that were added after the revision `verified` were new.
     """
     new, older = _by_age(state, verified)
-    return due_files(older, now, HASHED_AGAIN) if new else set()
+    return due_files(older, now, HASHED_AGAIN) if new.num_rows else set()
 
 
-def _by_age(state: State, verified: int) -> tuple[list[DataFile], list[DataFile]]:
-    """Return the files that were added after a revision, and the older files."""
-    files = list(state.live_files())
-    new = [known.file for known in files if known.added > verified]
-    return new, [known.file for known in files if known.added <= verified]
+def _by_age(state: State, verified: int) -> tuple[pa.Table, pa.Table]:
+    """Return `path` and `bytes` of the files that were added after a revision, and those of the older files."""
+    import pyarrow.compute as pc
+
+    files = live_table(state, ["path", "bytes", "added"])
+    return files.filter(pc.field("added") > verified), files.filter(pc.field("added") <= verified)

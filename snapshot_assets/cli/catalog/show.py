@@ -77,7 +77,7 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
     }
     if with_files:
         columns = ["path", "chunk", "schema", "table", "rows", "bytes", "sha256", "schema_id", "added"]
-        files = live_table(state, columns).to_pylist()
+        files = live_table(state, columns).sort_by([("chunk", "ascending"), ("path", "ascending")]).to_pylist()
         facts["files"] = [file | {"sha256": file["sha256"].hex()} for file in files]
     document: dict[str, Any] = plain(facts)
     return document

@@ -1,4 +1,4 @@
-"""MySQL 8 and MariaDB, through PyMySQL; a database of the server is a schema here.
+"""MySQL 8 or later and MariaDB, through PyMySQL; a database of the server is a schema here.
 
 A URI is `mysql://user:password@host:port/database?options` or `mariadb://…`, percent-encoded; without a database it
 means all of the server's but its own. Options are `unix_socket=/path`, `ssl=disabled|required|verify` (the default

@@ -321,6 +321,21 @@ def test_a_state_with_statistics_reads_each_section_once(writer: Writer) -> None
     assert sorted(each for each in read if each >= start) == [start + each.offset for each in header.sections]
 
 
+def test_states_of_one_checkpoint_share_its_rows_and_each_checks_its_bytes(writer: Writer) -> None:
+    writer.complete(1, with_bounds(writer, 1, 1))
+    path, revision = write_checkpoint(writer.store, writer.catalog.state), writer.catalog.state.revision
+    one, other = (read_checkpoint(writer.store, revision).files.base for _ in range(2))
+    assert one is not None
+    assert other is not None
+    assert one.table is other.table
+    header, start = read_header(partial(writer.store.get_range, path), path)
+    data = bytearray(writer.store.get(path))
+    data[start + header.sections[0].offset] ^= 1
+    writer.store.put(path, bytes(data))
+    with pytest.raises(TornObjectError, match="does not match its checksum"):
+        read_checkpoint(writer.store, revision)
+
+
 def test_a_commit_that_won_is_no_failure_where_its_checkpoint_cannot_be_written(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

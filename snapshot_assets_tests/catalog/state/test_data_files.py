@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -99,6 +101,21 @@ def test_all_files_are_hashed_by_reading_statistics_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(file_columns, "_HASHED", 3)
     bounds = Bounds(lambda: ["t"], lambda column: (read.append(column), files.bounds.of(column))[1])
     assert (FileColumns(files.table, bounds).digests([1]), read) == (expected, ["t"])
+
+
+def test_columns_are_freed_once_others_replace_them() -> None:
+    files = FileSet()
+    gc.disable()  # a million files must not wait for the collection of cycles
+    try:
+        for chunk in (1, 2):
+            before = weakref.ref(files.base.table) if files.base is not None else lambda: None
+            files.add(data_file(chunk, 1), chunk)
+            files.move_to_columns()
+        assert files.remove(1, data_file(1, 1).path, 3, AT)
+        files.clear(4, AT)
+        assert before() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -22,7 +23,6 @@ from snapshot_assets.catalog.verify.objects import (
 from snapshot_assets.catalog.verify.records import damage_on_record, record_verification
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError
-from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.tags import flip
@@ -137,11 +137,8 @@ def test_of_large_snapshots_every_file_is_hashed_in_turn_and_all_are_looked_for(
         assert check_head(sealed.store, state, files_to_seal(state, start + days * DAY, verified)).damaged
 
 
-def files(*sizes: int) -> list[DataFile]:
-    return [
-        DataFile(f"data/1/main.m-{n:08x}-0000.parquet", "main", "m", 1, f"{n:08x}", 1, size, "", 1, 1)
-        for n, size in enumerate(sizes)
-    ]
+def files(*sizes: int) -> pa.Table:
+    return pa.table({"path": [f"data/1/main.m-{n:08x}-0000.parquet" for n in range(len(sizes))], "bytes": sizes})
 
 
 @pytest.mark.parametrize("interval", [1, 2, 7, 365])
@@ -153,7 +150,7 @@ def test_every_file_is_due_at_any_interval(interval: int, parts: int) -> None:
         due = due_files(some, datetime(2026, 1, 1, tzinfo=UTC) + call * interval * DAY, most)
         assert len(due) == 10
         seen |= due
-    assert len(seen) == len(some)
+    assert len(seen) == some.num_rows
 
 
 def test_what_is_due_is_the_same_all_day_and_never_more_than_is_allowed() -> None:
@@ -162,10 +159,10 @@ def test_what_is_due_is_the_same_all_day_and_never_more_than_is_allowed() -> Non
     for day in range(40):
         due = due_files(some, morning + day * DAY, 100)
         assert due == due_files(some, morning + day * DAY + timedelta(hours=23), 100)
-        size = sum(file.bytes for file in some if file.path in due)
-        assert size <= 100 or due == {some[0].path}
-    assert due_files(some, morning, 1000) == {file.path for file in some}
-    assert due_files(some, morning, 0) == due_files([], morning, 100) == set()
+        size = sum(each["bytes"] for each in some.to_pylist() if each["path"] in due)
+        assert size <= 100 or due == {some["path"][0].as_py()}
+    assert due_files(some, morning, 1000) == {*some["path"].to_pylist()}
+    assert due_files(some, morning, 0) == due_files(some[:0], morning, 100) == set()
 
 
 def test_a_seal_without_chunk_0_names_the_asset_that_exports_it(store) -> None:
