@@ -7,6 +7,7 @@ pickling, because Spark sends exceptions from task to driver.
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 
@@ -28,6 +29,13 @@ class SnapshotError(Exception):
 
 def _rebuild(kind: type[SnapshotError], message: str, attributes: dict[str, Any]) -> SnapshotError:
     return kind(message, **attributes)
+
+
+def foreign_text(error: Exception) -> str:
+    """Return the text of an error that code outside this package raised, with its full class and its place."""
+    kind, place = type(error), traceback.extract_tb(error.__traceback__)[-1]
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{name}: {error} (in {place.name}, {'/'.join(place.filename.split('/')[-2:])}:{place.lineno})"
 
 
 class TransientError(SnapshotError):

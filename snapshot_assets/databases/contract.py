@@ -7,6 +7,7 @@ Importing the module loads no driver and no Arrow: its functions import what the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -39,6 +40,12 @@ def later(module: str, name: str) -> Callable[..., Any]:
         return getattr(import_module(module), name)(*arguments, **options)
 
     return call
+
+
+def alias_of(name: str) -> str:
+    """Return a name, such as that of a file or database, as an alias: its other characters become `_`."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
+    return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
 
 
 class Access(Enum):
@@ -101,7 +108,10 @@ class DatabaseModule(Protocol):
         """Connect for reading; see `open_database`."""
 
     def default_alias(self, uri: str) -> str:
-        """Return a public name from the URI, without user or password, also where the driver is missing."""
+        """Return a public name from the URI, without user or password, also where the driver is missing.
+
+        It has letters and digits of ASCII, `_`, `.` and `-`, as `alias_of` makes them.
+        """
 
 
 class TargetModule(DatabaseModule, Adapter, Protocol):

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, cast
 
-from snapshot_assets.databases.contract import CONTRACT, DatabaseKind, DatabaseModule, TargetModule
+from snapshot_assets.databases.contract import CONTRACT, Access, DatabaseKind, DatabaseModule, TargetModule
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.spans import span
@@ -38,6 +38,7 @@ BUILT_IN = {
 """Modules of this package by name, as `pyproject.toml` registers them; no other package can replace one."""
 _SOURCE = ("KIND", "open", "default_alias")
 _TARGET = ("open_target", "scratch", "define", "rename", "type_for", "adapt")
+_ALIAS = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 
 
@@ -120,8 +121,20 @@ def _broken(entry: EntryPoint, why: str) -> UnknownSourceError:
 
 
 def default_alias(uri: str) -> str:
-    """Return a public name from a URI, without user, password or host; see `open_database` for its errors."""
-    return database_module(uri).default_alias(uri)
+    """Return a public name from a URI, without user, password or host.
+
+    Raises:
+        UnknownSourceError: See `open_database`; or a plug-in returns another text, which may have a password.
+    """
+    alias = database_module(uri).default_alias(uri)
+    kind = kind_of(uri)
+    if kind.access is not Access.ASSET and not _ALIAS.fullmatch(alias):
+        raise UnknownSourceError(
+            f"{kind.name}: default_alias() of its plug-in returned a text that is no alias: 1 to 100 of A-Z, a-z, 0-9,"
+            " `_`, `.` and `-`. Write the database under an alias of your own in the configuration.",
+            found=kind.name,
+        )
+    return alias
 
 
 def open_database(address: DatabaseAddress) -> Database:

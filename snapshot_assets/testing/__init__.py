@@ -13,3 +13,8 @@ by each run of pytest in an environment that has this package.
 | `source_suite` | `SourceSuite`: windows, parts, counts, held states, types |
 | `target_suite` | `TargetSuite`: loads, replacements, the ledger, steps, a whole copy |
 """
+
+import pytest
+
+# Failed assertions of the suites show their values, as those of test modules do.
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("restores", "source_suite", "target_suite")))

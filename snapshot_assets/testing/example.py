@@ -31,7 +31,8 @@ class ExampleDatabase(ABC):
     """An empty database of one test, and what the suites must know of its kind.
 
     The suites run SQL that databases have in common, with plain names: CREATE TABLE, VIEW and UNIQUE INDEX, INSERT of
-    VALUES and of SELECT, DELETE, DROP, INTEGER, BIGINT and `%`. `execute` may rewrite it.
+    VALUES and of SELECT, DELETE, DROP, INTEGER, BIGINT and `%`. Keywords are in capitals and names in small letters;
+    values in parentheses, a row each, are separated by `, (`. `execute` and `sql` may rewrite it.
 
     Attributes:
         schema: The schema in which a table without one is made.
@@ -66,6 +67,10 @@ class ExampleDatabase(ABC):
         Raises:
             Exception: Any error of the database's driver, such as that the database is locked.
         """
+
+    def sql(self, statement: str) -> str:
+        """Return a statement that a target makes, which names tables with their schema, in the database's SQL."""
+        return statement
 
     @abstractmethod
     def numbers(self, count: int) -> str:

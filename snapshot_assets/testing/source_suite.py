@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from snapshot_assets.databases.contract import CONTRACT
-from snapshot_assets.databases.open import kind_named, kind_of
+from snapshot_assets.databases.open import default_alias, kind_named, kind_of
 from snapshot_assets.databases.protocol.query import ColumnRange
 from snapshot_assets.databases.protocol.source import AllRows, Database, Rows, Scan, Selection, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError
@@ -57,9 +57,11 @@ class SourceSuite:
         with source(example.address) as database:
             schema = database.extract(Selection())
             assert (kind.contract, schema.database, database.kind) == (CONTRACT, kind.name, kind.name)
+            assert all(isinstance(each, str) for pair in database.fence().items() for each in pair)
         assert kind_named(kind.name) is kind
         assert rule_of(schema) is kind.names
         assert kind.form.lower().startswith(f"{kind.name}:")
+        assert default_alias(example.address.uri)
 
     def test_a_window_includes_its_start_and_not_its_end(self, example: ExampleDatabase) -> None:
         for time in example.times:

@@ -89,6 +89,10 @@ class TargetSuite:
             opened.begin(record, "")
             yield Started(opened, table.model_copy(update={"time_index": "ts"}), record)
 
+    def making(self, example: ExampleDatabase, kind: str, name: str, sql: str) -> Statement:
+        """Return a statement that makes an object, in the database's SQL."""
+        return Statement(ObjectKey(kind, name), example.sql(sql))
+
     def stored(self, example: ExampleDatabase) -> list[int]:
         """Return the sorted numbers that table `t` holds."""
         [table] = extracted(example.address).tables
@@ -137,7 +141,7 @@ class TargetSuite:
     def test_keys_and_indexes_survive_a_replacement_by_rows_with_the_same_keys(self, example: ExampleDatabase) -> None:
         with self.start(example) as started:
             started.load("data/1/a.parquet", [started.rows(1, 2)])
-            unique = [Statement(ObjectKey("index", "i"), f"CREATE UNIQUE INDEX i ON {example.schema}.t (n)")]
+            unique = [self.making(example, "index", "i", f"CREATE UNIQUE INDEX i ON {example.schema}.t (n)")]
             make(started.target, started.record, unique)
             assert started.replace_by("data/1/b.parquet", [started.rows(1, 2)]) == 2
             with pytest.raises(DatabaseError, match=r"(?i)duplicate"):
@@ -164,24 +168,24 @@ class TargetSuite:
     def test_a_step_that_fails_keeps_no_other_from_being_made_and_is_tried_again(
         self, example: ExampleDatabase
     ) -> None:
-        broken = Statement(
-            ObjectKey("view", "v"), f"CREATE VIEW {example.schema}.v AS SELECT n FROM {example.schema}.nowhere"
-        )
-        good = Statement(ObjectKey("view", "w"), f"CREATE VIEW {example.schema}.w AS SELECT n FROM {example.schema}.t")
+        view = "CREATE VIEW {0}.{1} AS SELECT n FROM {0}.{2}"
+        broken = self.making(example, "view", "v", view.format(example.schema, "v", "nowhere"))
+        good = self.making(example, "view", "w", view.format(example.schema, "w", "t"))
         with self.start(example) as started:
             results = started.target.make(started.record, steps_of([broken, good]))
             assert [(each.name, each.status) for each in results.values()] == [("view v", "failed"), ("view w", "made")]
             assert "nowhere" in results["view v"].message
-            nowhere = Statement(ObjectKey("table", "nowhere"), f"CREATE TABLE {example.schema}.nowhere (n INTEGER)")
+            table = f"CREATE TABLE {example.schema}.nowhere (n INTEGER)"
+            nowhere = self.making(example, "table", "nowhere", table)
             results = started.target.make(started.record, steps_of([nowhere, broken, good]))
             assert [each.status for each in results.values()] == ["made"] * 3
 
     def test_a_key_that_rows_violate_fails_alone(self, example: ExampleDatabase) -> None:
         with self.start(example) as started:
             started.load("data/1/a.parquet", [started.rows(1, 1)])
-            key = Statement(ObjectKey("index", "i"), f"CREATE UNIQUE INDEX i ON {example.schema}.t (n)")
-            view = Statement(
-                ObjectKey("view", "v"), f"CREATE VIEW {example.schema}.v AS SELECT n FROM {example.schema}.t"
+            key = self.making(example, "index", "i", f"CREATE UNIQUE INDEX i ON {example.schema}.t (n)")
+            view = self.making(
+                example, "view", "v", f"CREATE VIEW {example.schema}.v AS SELECT n FROM {example.schema}.t"
             )
             results = started.target.make(started.record, steps_of([key, view]))
             assert [(each.status, each.violated) for each in results.values()] == [("failed", True), ("made", False)]

@@ -7,15 +7,18 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import snapshot_assets
 from snapshot_assets.catalog.schemas import describe_schema
 from snapshot_assets.databases import open as opening
-from snapshot_assets.databases.contract import CONTRACT
+from snapshot_assets.databases.contract import CONTRACT, alias_of
 from snapshot_assets.databases.convert.schema import converted
+from snapshot_assets.databases.duckdb.source import DuckDBDatabase
 from snapshot_assets.databases.open import (
     BUILT_IN,
     GROUP,
@@ -27,11 +30,13 @@ from snapshot_assets.databases.open import (
     open_database,
     open_target,
 )
-from snapshot_assets.databases.protocol.source import DatabaseAddress
-from snapshot_assets.errors import UnknownSourceError
+from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Scan, Selection
+from snapshot_assets.engine.export.preflight import checked_schemas
+from snapshot_assets.errors import DatabaseError, UnknownSourceError, foreign_text
 from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.names import NameRule, rule_of
 from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.plan.plan import Plan
 
 Install = Callable[..., None]
 
@@ -61,6 +66,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     opening._plug_in.cache_clear()
     yield make
     opening._plug_in.cache_clear()
+
+
+def made_file(folder: Path) -> DatabaseAddress:
+    duckdb.connect(str(folder / "a.duckdb")).close()
+    return DatabaseAddress("a", f"duckdb://{folder}/a.duckdb")
 
 
 def text_of(contract: int = CONTRACT, name: str = "papyrus", *, target: bool = False) -> str:
@@ -105,6 +115,64 @@ def test_a_plug_in_that_does_not_fit_is_refused_with_its_distribution(install: I
     install("papyrus_two", text, "papyrus")
     with pytest.raises(UnknownSourceError, match=rf"plug-in of papyrus-snapshots 1\.2 \(papyrus_two\) {found}"):
         kind_of("papyrus:///a")
+
+
+@pytest.mark.parametrize("alias", ["papyrus://reader:secret@host/roll", "", "größe", "x" * 101])
+def test_an_alias_that_may_have_a_password_is_refused_and_not_shown(install: Install, alias: str) -> None:
+    install("papyrus_eight", text_of().replace('"roll"', repr(alias)), "papyrus")
+    with pytest.raises(UnknownSourceError, match=r"papyrus: default_alias\(\) of its plug-in") as caught:
+        default_alias("papyrus://reader:secret@host/roll")
+    assert "secret" not in str(caught.value)
+
+
+def test_any_name_makes_an_alias() -> None:
+    names = ["shop", "größe 1", "2024", "", "a/b:c@d", "x" * 200]
+    assert [alias_of(name) for name in names] == ["shop", "gr_e_1", "_2024", "_", "a_b_c_d", "x" * 100]
+
+
+def test_a_source_has_defaults_for_what_it_need_not_have(tmp_path: Path) -> None:
+    table = Table(schema_name="s", name="t", columns=())
+    selection, scan = Selection(tables=(table.table_name,)), Scan(table, AllRows())
+    with closing(DuckDBDatabase(made_file(tmp_path))) as database:
+        assert Database.spelled(database, selection) is selection
+        assert Database.split(database, scan, 3) == [scan]
+        assert Database.divide(database, scan, 3) == []
+        assert Database.unanalyzed(database, scan) is None
+        assert Database.count_rows(database, [(table, [AllRows()])] * 2, thorough=True) == [None, None]
+        with pytest.raises(DatabaseError, match=r"Rows of duckdb are not divided by a column\. Leave split_by out"):
+            Database.quantiles(database, scan, "c", 2)
+
+
+def test_a_source_that_lacks_methods_cannot_be_made_and_they_are_named() -> None:
+    class Lacking(Database):
+        kind = "papyrus"
+
+    with pytest.raises(TypeError, match=r"Lacking.* hold, interrupt, scan"):
+        Lacking()  # type: ignore[abstract]
+
+
+def test_documents_of_another_kind_than_their_source_are_refused(tmp_path: Path) -> None:
+    class Strange(DuckDBDatabase):
+        kind = "papyrus"
+
+    plan = Plan(name="p", source="duckdb:///a.duckdb", to="file:///a/b")
+    found = "plug-in of papyrus describes a database of kind 'duckdb'"
+    with closing(Strange(made_file(tmp_path))) as database, pytest.raises(DatabaseError, match=found):
+        checked_schemas(database, plan)
+
+
+def test_an_error_of_other_code_is_shown_with_its_full_class_and_place() -> None:
+    class QuillError(Exception):
+        pass
+
+    def scan() -> None:
+        raise QuillError("ink")
+
+    with pytest.raises(QuillError) as caught:
+        scan()
+    line = scan.__code__.co_firstlineno + 1
+    name = f"{__name__}.{QuillError.__qualname__}"
+    assert foreign_text(caught.value) == f"{name}: ink (in scan, databases/test_plug_ins.py:{line})"
 
 
 def test_two_packages_with_one_scheme_are_both_named(install: Install) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from snapshot_assets.databases.contract import DatabaseKind
+from snapshot_assets.databases.contract import DatabaseKind, alias_of
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.names import NameRule
@@ -32,8 +31,7 @@ def path_of(uri: str) -> str:
 
 def default_alias(uri: str) -> str:
     """Return the file's name without its suffix, as an alias."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", PurePosixPath(path_of(uri)).stem)
-    return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
+    return alias_of(PurePosixPath(path_of(uri)).stem)
 
 
 def open(address: DatabaseAddress) -> Database:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.scan_order import order_clause
 from snapshot_assets.databases.protocol.source import (
     Answer,
+    Database,
     DatabaseAddress,
     ExportedRows,
     HeldState,
@@ -26,7 +26,7 @@ from snapshot_assets.databases.protocol.source import (
     Verdict,
 )
 from snapshot_assets.databases.protocol.time_column import TimedSource
-from snapshot_assets.databases.selection.columns import columnless_rows, unfit_value
+from snapshot_assets.databases.selection.columns import check_type, columnless_rows, unfit_value
 from snapshot_assets.databases.selection.exclusions import without_hidden
 from snapshot_assets.databases.selection.hidden import check_masks, hides, mask_of, masked, revealing_view_error
 from snapshot_assets.databases.selection.selection import check_selection, selected_schemas, selects
@@ -43,8 +43,8 @@ _BATCH_BYTES = 8 << 20
 _PART = re.compile(r"rowid:(-?\d+)-(-?\d+)")
 
 
-class SqliteDatabase(TimedSource):
-    """An open file; see `Database` for what each method does."""
+class SqliteDatabase(TimedSource, Database):
+    """An open file; see `Database` for what each method does. `estimate` counts rows, and knows all of them."""
 
     kind = KIND.name
     time_column = SqliteTimeColumn
@@ -129,9 +129,6 @@ class SqliteDatabase(TimedSource):
         hint = " NOT INDEXED" if thorough else ""
         return list(self._session.rows(f"SELECT {conditions} FROM {identifier(table.name)}{hint}", "counting rows")[0])
 
-    def unanalyzed(self, scan: Scan) -> None:
-        """Return None, because `estimate` counts rows."""
-
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         if parts < 2 or not self._has_row_ids(scan.table):
             return [scan]
@@ -142,12 +139,6 @@ class SqliteDatabase(TimedSource):
         edges = [least + (greatest + 1 - least) * part // count for part in range(count + 1)]
         return [replace(scan, part=f"rowid:{low}-{high}") for low, high in pairwise(edges)]
 
-    def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
-        return []  # an untimed table is exported whole again when it changed
-
-    def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
-        raise DatabaseError("Only queries are divided by a column.")  # and `extract` refuses these
-
     def interrupt(self) -> None:
         self._session.interrupt()
 
@@ -156,11 +147,7 @@ class SqliteDatabase(TimedSource):
         table = scan.table
         known = Relations(self._session).columns.get(table.table_name, {})
         for column in table.columns:
-            if known.get(column.name) != column.type:
-                raise DatabaseError(
-                    f"Column {column.name} of {table.table_name} was {column.type} when the schema was extracted and is"
-                    f" now {known.get(column.name, 'gone')}. Export into a new snapshot."
-                )
+            check_type(table, column, known.get(column.name))
         values = [_carried(table, column) for column in table.columns]
         order = order_clause(scan, [str(number) for number in range(1, len(values) + 1)], "BINARY")
         sql = f"SELECT {', '.join(values)} FROM {identifier(table.name)} WHERE {_where(scan)}{order}"

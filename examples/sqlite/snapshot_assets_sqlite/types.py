@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.protocol.time_column import TimeColumn, first_date, known_zone, utc_text
+from snapshot_assets.databases.protocol.time_column import InstantColumn, first_date, known_zone, utc_text
 from snapshot_assets.databases.sql import literal
 
 TIMESTAMPS = ("TIMESTAMP", "DATETIME")
@@ -63,7 +63,7 @@ def as_text(column: str) -> str:
     return f"CASE typeof({column}) WHEN 'real' THEN {number} WHEN 'blob' THEN quote({column}) ELSE {column} || '' END"
 
 
-class SqliteTimeColumn(TimeColumn):
+class SqliteTimeColumn(InstantColumn):
     """A time index: texts in ISO 8601, which sort as their times. Rows with other values are timeless."""
 
     types = (*TIMESTAMPS, "DATE")

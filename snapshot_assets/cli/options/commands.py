@@ -47,7 +47,7 @@ _WRITES = (_SINGLE_WRITER, *_READS)
 _PLANS = (_DRY_RUN, *_WRITES)
 _ASKS = (_YES, *_PLANS)
 
-_SOURCE = "postgresql://…, mysql://…, duckdb:///abs/path.duckdb or spark:<catalog>"
+_SOURCE = "postgresql://…, mysql://…, duckdb:///abs/path.duckdb, spark:<catalog>, or a scheme of a plug-in"
 _AT = option("--at", "VERSION", f"{VERSIONS} (default: head)")
 _TAG = option("name", "NAME", "the tag: a letter or _, then letters, digits, _ . -")
 _PIN = (

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
-from snapshot_assets.databases.contract import DatabaseKind, later
+from snapshot_assets.databases.contract import DatabaseKind, alias_of, later
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import DatabaseError, UnknownSourceError
 from snapshot_assets.format.names import NameRule
@@ -79,8 +79,7 @@ def memory_limit_of(uri: str) -> str | None:
 
 def default_alias(uri: str) -> str:
     """Return the file's name without its suffix, as an alias; see `path_of`."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", PurePosixPath(path_of(uri)).stem)
-    return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
+    return alias_of(PurePosixPath(path_of(uri)).stem)
 
 
 def _refused(reason: str) -> UnknownSourceError:

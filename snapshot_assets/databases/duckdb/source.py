@@ -40,6 +40,7 @@ from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.scan_order import order_clause
 from snapshot_assets.databases.protocol.source import (
     Answer,
+    Database,
     DatabaseAddress,
     ExportedRows,
     HeldState,
@@ -115,8 +116,11 @@ class _Query:
         return f"SELECT {self.columns} FROM {self.table} WHERE {' AND '.join((self.where, *more))}"
 
 
-class DuckDBDatabase(TimedSource):
-    """An open DuckDB database file, read side, in the state that its address demands. See `Database`."""
+class DuckDBDatabase(TimedSource, Database):
+    """An open DuckDB database file, read side, in the state that its address demands. See `Database`.
+
+    It counts no rows: DuckDB runs inside the task, and has no other form to count by.
+    """
 
     kind = "duckdb"
     time_column = DuckDBTimeColumn
@@ -186,13 +190,6 @@ class DuckDBDatabase(TimedSource):
         rows = int(self._first_row("count(*)", scan.table, query.where)[0])
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return round(rows * self._row_bytes(cursor, query))
-
-    def count_rows(self, reads: Sequence[tuple[Table, Sequence[Rows]]], *, thorough: bool) -> list[None]:
-        """Count nothing: DuckDB runs inside the task, and has no other form to count by; see `Database.count_rows`."""
-        return [None] * len(reads)
-
-    def unanalyzed(self, scan: Scan) -> None:
-        """Return None, because `estimate` counts rows; see `Database.unanalyzed`."""
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Cut a scan by ranges of row ids, at the edges of DuckDB's row groups; a view is not cut. See `Database`."""

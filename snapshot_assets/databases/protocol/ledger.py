@@ -1,4 +1,7 @@
-"""The ledger of a target, which records imports and their files: its SQL, and its rows."""
+"""The ledger of a target, which records imports and their files: its SQL, and its rows.
+
+All names are quoted: databases differ in what they reserve, and in the case that they give to plain names.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ class LedgerTypes(NamedTuple):
 
     Attributes:
         name: Texts of at most 64 characters, which may be parts of a key.
-        path: Longer texts, which may be parts of a key with three names.
+        path: Longer texts, which may be parts of a key with three names: as many characters as a key can hold, such
+            as the 570 of MySQL. One that is longer fails its file or step.
         text: Texts of any length.
         moment: The time at which a row is inserted, with that default.
         options: What follows the columns of a table.
@@ -44,30 +48,32 @@ def create_ledger(types: LedgerTypes) -> Iterator[Statement]:
     yield Statement(
         ObjectKey("the ledger of imports"),
         f"""CREATE TABLE IF NOT EXISTS {IMPORTS} (
-            number bigint NOT NULL, id {name} PRIMARY KEY, location_id {name} NOT NULL, location {text} NOT NULL,
-            revision bigint NOT NULL, checksum {text} NOT NULL, filters {text} NOT NULL, tables {text} NOT NULL,
-            made {text} NOT NULL, tag {text} NOT NULL, finished boolean NOT NULL, into_nonempty boolean NOT NULL,
-            windows {text}, stepwise boolean, started_at {moment}){options}""",
+            "number" bigint NOT NULL, "id" {name} PRIMARY KEY, "location_id" {name} NOT NULL,
+            "location" {text} NOT NULL, "revision" bigint NOT NULL, "checksum" {text} NOT NULL,
+            "filters" {text} NOT NULL, "tables" {text} NOT NULL, "made" {text} NOT NULL, "tag" {text} NOT NULL,
+            "finished" boolean NOT NULL, "into_nonempty" boolean NOT NULL, "windows" {text}, "stepwise" boolean,
+            "started_at" {moment}){options}""",
     )
     for column, kind in (("windows", text), ("stepwise", "boolean")):  # for the ledger of an earlier version
         yield Statement(
             ObjectKey(f"column {column} of the ledger"),
-            f"ALTER TABLE {IMPORTS} ADD COLUMN {column} {kind}",
+            f'ALTER TABLE {IMPORTS} ADD COLUMN "{column}" {kind}',
             unless="SELECT 1 AS found FROM information_schema.columns"
             f" WHERE table_schema = '{LEDGER_SCHEMA}' AND table_name = 'imports' AND column_name = '{column}'",
         )
     yield Statement(
         ObjectKey("the ledger of files"),
         f"""CREATE TABLE IF NOT EXISTS {FILES} (
-            location_id {name} NOT NULL, table_schema {name} NOT NULL, table_name {name} NOT NULL, path {path} NOT NULL,
-            chunk bigint NOT NULL, sha256 {text} NOT NULL, import_id {name} NOT NULL, "rows" bigint NOT NULL,
-            PRIMARY KEY (location_id, table_schema, table_name, path)){options}""",
+            "location_id" {name} NOT NULL, "table_schema" {name} NOT NULL, "table_name" {name} NOT NULL,
+            "path" {path} NOT NULL, "chunk" bigint NOT NULL, "sha256" {text} NOT NULL, "import_id" {name} NOT NULL,
+            "rows" bigint NOT NULL,
+            PRIMARY KEY ("location_id", "table_schema", "table_name", "path")){options}""",
     )
     yield Statement(
         ObjectKey("the ledger of steps"),
         f"""CREATE TABLE IF NOT EXISTS {STEPS} (
-            import_id {name} NOT NULL, step {path} NOT NULL, status {text} NOT NULL, message {text} NOT NULL,
-            violated boolean NOT NULL, "sql" {text} NOT NULL, PRIMARY KEY (import_id, step)){options}""",
+            "import_id" {name} NOT NULL, "step" {path} NOT NULL, "status" {text} NOT NULL, "message" {text} NOT NULL,
+            "violated" boolean NOT NULL, "sql" {text} NOT NULL, PRIMARY KEY ("import_id", "step")){options}""",
     )
 
 
@@ -78,13 +84,13 @@ _RECORD_FIELDS = tuple(field.name for field in fields(RestoreRecord))
 _FLAGS = ("finished", "into_nonempty", "stepwise")
 
 
-def insert_record(record: RestoreRecord) -> str:
-    """Return the statement that records an import."""
+def insert_record(record: RestoreRecord, one_row: str = "") -> str:
+    """Return the statement that records an import; see `SqlSteps.one_row`."""
     values = {
-        "number": f"(SELECT coalesce(max(number), 0) + 1 FROM {IMPORTS})",
+        "number": f'(SELECT coalesce(max("number"), 0) + 1 FROM {IMPORTS})',
         **{name: _constant(getattr(record, name)) for name in _RECORD_FIELDS},
     }
-    return f"INSERT INTO {IMPORTS} ({', '.join(values)}) SELECT {', '.join(values.values())}"
+    return f"INSERT INTO {IMPORTS} {identifiers(tuple(values))} SELECT {', '.join(values.values())}{one_row}"
 
 
 def restore_record(row: Mapping[str, Any]) -> RestoreRecord:
@@ -101,14 +107,14 @@ def insert_file(file: LoadedFile, rows: int) -> str:
         "chunk": str(file.chunk),
         "sha256": literal(file.sha256),
         "import_id": literal(file.import_id),
-        '"rows"': str(rows),
+        "rows": str(rows),
     }
-    return f"INSERT INTO {FILES} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+    return f"INSERT INTO {FILES} {identifiers(tuple(values))} VALUES ({', '.join(values.values())})"
 
 
 def is_file(file: LoadedFile) -> str:
     """Return the predicate of a file's row."""
-    return " AND ".join(f"{name} = {value}" for name, value in _key(file).items())
+    return " AND ".join(f"{identifier(name)} = {value}" for name, value in _key(file).items())
 
 
 def step_result(row: Mapping[str, Any]) -> StepResult:
@@ -131,7 +137,7 @@ def record_steps(results: Sequence[StepResult], *, replaces: bool = False) -> st
     if replaces:
         return f"REPLACE {into}"
     changes = ", ".join(f"{name} = EXCLUDED.{name}" for name in map(identifier, names[2:]))
-    return f"INSERT {into} ON CONFLICT (import_id, step) DO UPDATE SET {changes}"
+    return f"INSERT {into} ON CONFLICT {identifiers(names[:2])} DO UPDATE SET {changes}"
 
 
 def _key(file: LoadedFile) -> dict[str, str]:

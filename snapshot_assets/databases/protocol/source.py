@@ -6,6 +6,7 @@ picklable. Its URI contains secrets and appears in no `repr`, document, tag or e
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles, Query
 from snapshot_assets.databases.protocol.refusals import Refusals
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import DatabaseError, SnapshotError
 from snapshot_assets.format.names import NameRule
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 
@@ -227,12 +228,15 @@ class OwnStates:
 class SchemaSource(Protocol):
     """The part of a source that databases and Spark catalogs share.
 
+    A class that inherits from it has the defaults of its methods, and cannot be made while it lacks one without.
+
     Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
     `ConsistencyLostError`.
     """
 
     kind: str
 
+    @abstractmethod
     def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe the selected schemas, tables and views, with each table's time index (see `choose_time_index`).
 
@@ -255,12 +259,16 @@ class SchemaSource(Protocol):
     def spelled(self, selection: Selection) -> Selection:
         """Return a selection with the names of schemas, tables and columns as the database's catalog spells them.
 
-        Names that do not exist stay as they are; `extract` refuses them.
+        Names that do not exist stay as they are; `extract` refuses them. By default all names do, for a database that
+        compares them exactly.
         """
+        return selection
 
+    @abstractmethod
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time before `start` or at or after `end`."""
 
+    @abstractmethod
     def unfit(self, table: Table, rows: Sequence[Rows]) -> list[SnapshotError]:
         """Return an error for each column that has a value which its native carrier cannot hold, by one query.
 
@@ -271,6 +279,7 @@ class SchemaSource(Protocol):
             rows: Which of its rows are read: all that belong to one of these.
         """
 
+    @abstractmethod
     def time_bounds(
         self, tables: tuple[Table, ...], zone: str = "UTC", within: tuple[datetime, datetime] | None = None
     ) -> tuple[datetime, datetime] | None:
@@ -279,15 +288,18 @@ class SchemaSource(Protocol):
         `within` leaves out the rows before its start, and those at or after its end.
         """
 
+    @abstractmethod
     def fence(self) -> dict[str, str]:
         """Return identifiers of the state that this connection reads, such as PostgreSQL's snapshot and LSN."""
 
+    @abstractmethod
     def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
         """Tell which disjoint sets of rows changed since they were exported, without reading their values.
 
         What is not provably unchanged is changed or unknown. The answers have the order of `parts`.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Close the connection."""
 
@@ -295,6 +307,7 @@ class SchemaSource(Protocol):
 class Database(SchemaSource, Protocol):
     """An open database as a source: every task reads its rows over its own connection."""
 
+    @abstractmethod
     def estimate(self, scan: Scan) -> int:
         """Return a cheap estimate of a scan's bytes, for dividing large windows and combining small ones."""
 
@@ -309,32 +322,43 @@ class Database(SchemaSource, Protocol):
 
         Returns:
             The numbers of each table's sets; None for a table of which a healthy scan may differ, because rows of
-            views, queries and other servers are not those of one state.
+            views, queries and other servers are not those of one state. By default, of all.
         """
+        return [None] * len(reads)
 
     def unanalyzed(self, scan: Scan) -> Unanalyzed | None:
-        """Return the part of a scan that `estimate` cannot estimate; None if there is none."""
+        """Return the part of a scan that `estimate` cannot estimate; None, the default, if there is none."""
+        return None
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""
+        """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows.
+
+        By default it is not divided: one task reads it.
+        """
+        return [scan]
 
     def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
         """Divide all rows of a table, or those of a range, into about as many ranges of the primary key's first column.
 
         The ranges are in the order of the key and of similar size. They are none where nothing is gained by reading one
         without the others, because the rows do not lie about in that order, and where the database has no such key (see
-        `key_column`), or knows nothing of it.
+        `key_column`), or knows nothing of it. None is the default.
         """
+        return []
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values of a column that divide a sample of a scan's rows into `parts` parts of equal size.
 
-        It reads all rows of the scan, of this column only.
+        It reads all rows of the scan, of this column only. By default it raises an error: only plans of `kind: query`
+        have `split_by`, and a source may refuse those in `extract`.
         """
+        raise DatabaseError(f"Rows of {self.kind} are not divided by a column. Leave split_by out.")
 
+    @abstractmethod
     def interrupt(self) -> None:
         """End a query that another thread runs: it raises an error there. Without a query, do nothing."""
 
+    @abstractmethod
     def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows as batches whose schema is exactly `scan.table.arrow_schema()`.
 
@@ -344,6 +368,7 @@ class Database(SchemaSource, Protocol):
             CarrierError: A value does not fit its native carrier; names the column and the override for the plan.
         """
 
+    @abstractmethod
     def hold(self, readers: Callable[[], int]) -> AbstractContextManager[HeldState]:
         """Hold the present state of the database for other connections until the context ends.
 

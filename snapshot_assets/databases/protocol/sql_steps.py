@@ -37,10 +37,12 @@ class SqlSteps(ABC):
     Attributes:
         most_steps: Most steps of a transaction: 1 where statements that create something end it.
         ledger: Statements that create the ledger.
+        one_row: What follows a SELECT of one row that reads no table, such as ` FROM dual`.
     """
 
     most_steps: ClassVar[int] = 100
     ledger: ClassVar[Sequence[Statement]] = ledger.LEDGER
+    one_row: ClassVar[str] = ""
 
     @abstractmethod
     def _execute(self, sql: str, doing: str) -> None:
@@ -103,8 +105,8 @@ class SqlSteps(ABC):
         if not self._has(ledger.STEPS_TABLE):
             return {}
         query = (
-            f"SELECT s.* FROM {ledger.STEPS} s JOIN {ledger.IMPORTS} i ON i.id = s.import_id"
-            f" WHERE i.location_id = {literal(location_id)} ORDER BY i.number"
+            f'SELECT s.* FROM {ledger.STEPS} s JOIN {ledger.IMPORTS} i ON i."id" = s."import_id"'
+            f' WHERE i."location_id" = {literal(location_id)} ORDER BY i."number"'
         )
         return {row["step"]: ledger.step_result(row) for row in self._rows(query, "reading the ledger")}
 
@@ -306,7 +308,7 @@ class SqlSteps(ABC):
     def _made_already(self, record: RestoreRecord, group: Sequence[SchemaStep]) -> dict[str, StepResult]:
         """Return the steps that a concurrent run of the same import made meanwhile."""
         names = ", ".join(literal(step.name) for step in group if not step.always)
-        made = f"import_id = {literal(record.id)} AND status = 'made' AND step IN ({names})"
+        made = f'"import_id" = {literal(record.id)} AND "status" = {literal("made")} AND "step" IN ({names})'
         rows = self._rows(f"SELECT * FROM {ledger.STEPS} WHERE {made}", "reading the ledger") if names else []
         return {row["step"]: ledger.step_result(row) for row in rows}
 

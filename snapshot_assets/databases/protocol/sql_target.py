@@ -129,7 +129,7 @@ class SqlTarget(SqlSteps, ABC):
         """Return the imports in the ledger, oldest first; none without a ledger."""
         if not self._has_ledger():
             return []
-        rows = self._rows(f"SELECT * FROM {ledger.IMPORTS} ORDER BY number", "reading the ledger")
+        rows = self._rows(f'SELECT * FROM {ledger.IMPORTS} ORDER BY "number"', "reading the ledger")
         return [ledger.restore_record(row) for row in rows]
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
@@ -137,7 +137,7 @@ class SqlTarget(SqlSteps, ABC):
         if not self._has_ledger():
             return []
         rows = self._rows(
-            f"SELECT * FROM {ledger.FILES} WHERE location_id = {literal(location_id)} ORDER BY path",
+            f'SELECT * FROM {ledger.FILES} WHERE "location_id" = {literal(location_id)} ORDER BY "path"',
             "reading the ledger",
         )
         names = ("location_id", "path", "chunk", "sha256", "import_id", "rows")
@@ -165,7 +165,7 @@ class SqlTarget(SqlSteps, ABC):
             earlier = [each for each in self.imports() if set(each.tables) & set(record.tables)]
             if earlier and earlier[-1].id != newest:
                 return earlier[-1]
-            self._execute(ledger.insert_record(record), "recording the import")
+            self._execute(ledger.insert_record(record, self.one_row), "recording the import")
         return record
 
     def by_hand(self, step: SchemaStep) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ class SqlTarget(SqlSteps, ABC):
 
     def _check_newest(self, table: TableName, import_id: str) -> None:
         """Refuse to load rows of an import into a table if a newer import may have replaced them."""
-        rows = self._rows(f"SELECT id FROM {ledger.IMPORTS} ORDER BY number", "reading the ledger")
+        rows = self._rows(f'SELECT "id" FROM {ledger.IMPORTS} ORDER BY "number"', "reading the ledger")
         ids = [row["id"] for row in rows]
         if not self._tables_of.keys() >= set(ids):
             self._tables_of.update((each.id, frozenset(each.tables)) for each in self.imports())
@@ -244,7 +244,7 @@ class SqlTarget(SqlSteps, ABC):
 
     def _insert_absent(self, insert: str, doing: str) -> bool:
         """Run an INSERT of one row of the ledger, and return False if there is one of that key."""
-        return bool(self._rows(f"{insert} ON CONFLICT DO NOTHING RETURNING path", doing))
+        return bool(self._rows(f'{insert} ON CONFLICT DO NOTHING RETURNING "path"', doing))
 
     def replace(self, chunk: int, loads: Sequence[Load]) -> int:
         """Delete a chunk's rows and load its current files, in one transaction; return the number of rows inserted.
@@ -278,8 +278,8 @@ class SqlTarget(SqlSteps, ABC):
         name = load.table.table_name
         self._delete_rows(load, f"deleting the rows of chunk {chunk} from {name}")
         self._execute(
-            f"DELETE FROM {ledger.FILES} WHERE location_id = {literal(load.location_id)} AND chunk = {chunk}"
-            f" AND table_schema = {literal(name.schema)} AND table_name = {literal(name.table)}",
+            f'DELETE FROM {ledger.FILES} WHERE "location_id" = {literal(load.location_id)} AND "chunk" = {chunk}'
+            f' AND "table_schema" = {literal(name.schema)} AND "table_name" = {literal(name.table)}',
             f"deleting chunk {chunk} from the ledger",
         )
 
@@ -299,9 +299,9 @@ class SqlTarget(SqlSteps, ABC):
         referred = f"SELECT 1 FROM {self._rows_of(reference.referred)} AS p WHERE {reference.match} AND ({deleted})"
         doing = f"looking for rows to which foreign key {reference.name} of {reference.table} refers"
         source = f"{self._rows_of(reference.child)} AS c WHERE EXISTS ({referred}){stays}"
-        if not self._rows(f"SELECT EXISTS (SELECT 1 FROM {source}) AS value", doing)[0]["value"]:
+        if not self._rows(f'SELECT EXISTS (SELECT 1 FROM {source}) AS "value"{self.one_row}', doing)[0]["value"]:
             return
-        reason = "and DuckDB cannot delete them, not even together with the rows that refer to them"
+        reason = "and this kind of database cannot delete them, not even together with the rows that refer to them"
         remedy = "Restore into a new file"
         if self.deletes_parents:
             reason = "from rows that are not replaced with them"
@@ -346,15 +346,16 @@ class SqlTarget(SqlSteps, ABC):
 
     def finish(self, record: RestoreRecord, *, finished: bool = True) -> None:
         """Mark an import as finished, or as unfinished if tables are added that it left out."""
-        update = f"UPDATE {ledger.IMPORTS} SET finished = {str(finished).lower()} WHERE id = {literal(record.id)}"
+        update = f'UPDATE {ledger.IMPORTS} SET "finished" = {str(finished).lower()} WHERE "id" = {literal(record.id)}'
         with self._transaction():
             self._lock()
             self._execute(update, "finishing the import" if finished else "opening the import again")
 
     def counts(self, wanted: Sequence[tuple[Table, Rows]]) -> list[int]:
         """Count rows of tables: of each all, those of a window, or those without a finite time."""
+        predicate = self.time_column.predicate
         asked = [
-            Question(table.table_name, "count(*) AS value FROM ", f" WHERE {self.time_column.predicate(table, rows)}")
+            Question(table.table_name, 'count(*) AS "value" FROM ', f" WHERE {predicate(table, rows)}")
             for table, rows in wanted
         ]
         return list(map(int, self._answers(asked, "counting")))
@@ -365,7 +366,7 @@ class SqlTarget(SqlSteps, ABC):
         for some in (asked[at : at + _MOST_TABLES] for at in range(0, len(asked), _MOST_TABLES)):
             own = self._own_rows([each.table for each in some])
             queries = (
-                f"SELECT {at} AS number, {each.before}{own[each.table]}{each.after}" for at, each in enumerate(some)
+                f'SELECT {at} AS "number", {each.before}{own[each.table]}{each.after}' for at, each in enumerate(some)
             )
             more = f" and {counted(len(some) - 1, 'more table')}" if len(some) > 1 else ""
             rows = self._rows(" UNION ALL ".join(queries), f"{doing} {some[0].table}{more}")
@@ -381,7 +382,7 @@ class SqlTarget(SqlSteps, ABC):
 
     def _with_rows(self, names: Sequence[TableName]) -> set[TableName]:
         """Return those of the tables that have rows."""
-        asked = [Question(name, "EXISTS (SELECT 1 FROM ", ") AS value") for name in names]
+        asked = [Question(name, "EXISTS (SELECT 1 FROM ", f') AS "value"{self.one_row}') for name in names]
         answers = self._answers(asked, "looking into")
         return {name for name, any_row in zip(names, answers, strict=True) if any_row}
 

@@ -87,6 +87,21 @@ def recorded_carrier(column: Column, name: str, carry: Carry) -> Carried | None:
     return None
 
 
+def check_type(table: Table, column: Column, found: str | None) -> None:
+    """Refuse to scan a column that has another type than its document; `found` is None if it is gone.
+
+    Raises:
+        DatabaseError: It is gone, or has another type.
+    """
+    if found != column.type:
+        name = column_text(ColumnPath(table.table_name, column.name))
+        raise DatabaseError(
+            f"Column {name} was {column.type} when the schema was extracted and is now {found or 'gone'}."
+            " Export into a new snapshot.",
+            column=name,
+        )
+
+
 def scanned_column(
     table: Table,
     column: Column,
@@ -109,12 +124,7 @@ def scanned_column(
         DatabaseError: The column is gone, has another type, or does not travel as the document records.
     """
     name = column_text(ColumnPath(table.table_name, column.name))
-    if found != column.type:
-        raise DatabaseError(
-            f"Column {name} was {column.type} when the schema was extracted and is now {found or 'gone'}."
-            " Export into a new snapshot.",
-            column=name,
-        )
+    check_type(table, column, found)
     carried = recorded_carrier(column, name, carry)
     if carried is None:
         raise DatabaseError(

@@ -9,7 +9,7 @@ import re
 from typing import NoReturn
 from urllib.parse import unquote
 
-from snapshot_assets.databases.contract import Access, DatabaseKind
+from snapshot_assets.databases.contract import Access, DatabaseKind, alias_of
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.names import NameRule
@@ -51,8 +51,7 @@ def catalog_path(uri: str) -> tuple[str, tuple[str, ...]]:
 def default_alias(uri: str) -> str:
     """Return the catalog and namespace as an alias; see `catalog_path`."""
     catalog, namespace = catalog_path(uri)
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", ".".join((catalog, *namespace)))
-    return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
+    return alias_of(".".join((catalog, *namespace)))
 
 
 def open(address: DatabaseAddress) -> NoReturn:

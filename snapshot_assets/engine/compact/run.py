@@ -36,6 +36,7 @@ from snapshot_assets.errors import (
     SnapshotError,
     SupersededError,
     TaskFailedError,
+    foreign_text,
 )
 from snapshot_assets.format.actions import DataFile, SchemaAdded
 from snapshot_assets.format.relations import TableName
@@ -116,7 +117,7 @@ def merge_files(work: Merge) -> Iterator[Merged]:
     except SnapshotError as error:
         yield replace(empty, error=error)
     except Exception as error:  # whatever Arrow or the disk raises fails this merge only
-        described = TaskFailedError(f"{work.what}: {type(error).__name__}: {error}", chunk=work.group.chunk)
+        described = TaskFailedError(f"{work.what}: {foreign_text(error)}", chunk=work.group.chunk)
         yield replace(empty, error=described)
 
 

@@ -37,7 +37,14 @@ from snapshot_assets.engine.files.read import TextOf, TextSchema, read_batches, 
 from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.jobs import shared_jobs
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.errors import CarrierError, DamageError, ObjectNotFoundError, SnapshotError, TaskFailedError
+from snapshot_assets.errors import (
+    CarrierError,
+    DamageError,
+    ObjectNotFoundError,
+    SnapshotError,
+    TaskFailedError,
+    foreign_text,
+)
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.chunk_parts import KeyRange
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -318,5 +325,4 @@ def _run(task: _Task[_Result]) -> Iterator[tuple[Place, _Result | SnapshotError]
             except SnapshotError as error:
                 yield part.place, error
             except Exception as error:  # an error of a driver or of Arrow
-                text = f"{part.table}: {type(error).__name__}: {error}"
-                yield part.place, TaskFailedError(text, chunk=part.chunk)
+                yield part.place, TaskFailedError(f"{part.table}: {foreign_text(error)}", chunk=part.chunk)

@@ -23,7 +23,7 @@ from snapshot_assets.databases.sql import qualified
 from snapshot_assets.engine.export.division import Portion, written_range
 from snapshot_assets.engine.files.target import FileSums, FileTarget
 from snapshot_assets.engine.reports import reporter
-from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
+from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, foreign_text
 from snapshot_assets.format.actions import DataFile, Header, ObjectRef
 from snapshot_assets.format.chunk_parts import KeyRange, RowsErased, joined
 from snapshot_assets.format.documents import FORMAT_VERSION
@@ -261,7 +261,7 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> Outcome:
     except SnapshotError as error:
         return Outcome(work.chunk, "failed", error=error)
     except Exception as error:  # an error of a driver or of Arrow fails only this chunk
-        described = TaskFailedError(f"{type(error).__name__}: {error}", chunk=work.chunk)
+        described = TaskFailedError(foreign_text(error), chunk=work.chunk)
         return Outcome(work.chunk, "failed", error=described)
 
 

@@ -26,7 +26,14 @@ from snapshot_assets.engine.restore.damage import KEEP_GOING
 from snapshot_assets.engine.restore.decide import ChunkLoad, entry_of
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
-from snapshot_assets.errors import DamageError, ObjectNotFoundError, RestoreFailedError, SnapshotError, TaskFailedError
+from snapshot_assets.errors import (
+    DamageError,
+    ObjectNotFoundError,
+    RestoreFailedError,
+    SnapshotError,
+    TaskFailedError,
+    foreign_text,
+)
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import counted
 from snapshot_assets.spans import span
@@ -142,7 +149,7 @@ def errors_naming(what: str) -> Iterator[None]:
     except SnapshotError:
         raise
     except Exception as error:
-        raise TaskFailedError(f"{what}: {type(error).__name__}: {error}", object=what) from error
+        raise TaskFailedError(f"{what}: {foreign_text(error)}", object=what) from error
 
 
 def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
