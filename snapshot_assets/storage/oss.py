@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from snapshot_assets.errors import (
     ConditionalCreateUnsupportedError,
+    LocationUnusableError,
     ObjectExistsError,
     ObjectNotFoundError,
     PlanError,
@@ -211,6 +212,8 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
     kind = line.split(" ", 1)[0] if isinstance(error, OSError) else type(error).__name__
     if any(f'code: "{code}"' in str(error) for code in NO_UPLOAD):
         return StoreUnavailableError(f"{failed} The store has lost the upload or its parts; run again.", uri=uri)
+    if 'code: "NoSuchBucket"' in str(error):
+        return LocationUnusableError(f"{failed} Create the bucket, or correct its name.", uri=uri)
     if kind == "NotFound":
         return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
     untrusted = certificate_error(operation, uri, str(error))

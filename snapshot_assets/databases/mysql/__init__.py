@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from snapshot_assets.databases.contract import ENCODED, DatabaseKind, later
+from snapshot_assets.databases.contract import ENCODED, DatabaseKind, alias_of, later
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 
@@ -99,7 +99,7 @@ def _refused(reason: str) -> UnknownSourceError:
 def default_alias(uri: str) -> str:
     """Return the database's name, or else the kind, as an alias; see `place_of`."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", place_of(uri).database).strip("-.")
-    return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100] if name else "mysql"
+    return alias_of(name) if name else "mysql"
 
 
 # An alias can be made from a URI without loading the driver.

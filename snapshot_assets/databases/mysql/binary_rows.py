@@ -17,7 +17,8 @@ _LONG = 0xFB  # from which on a value's first byte is no length, but says how ma
 _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 _NULL_BITS = 2  # before the first column's in the bits that say which values are NULL
 SPARE = bytes(12)
-"""Bytes behind the last row, because numbers are read also where a row has none."""
+"""Bytes behind the last row, and before the first one unless a packet's head is there: numbers are read also where a
+row has none."""
 
 _INTEGERS = {
     FIELD_TYPE.TINY: 1,
@@ -64,7 +65,7 @@ class Rows:
     """Rows whose values are read column by column.
 
     Args:
-        payload: Bytes that have the rows, and `SPARE` behind them.
+        payload: Bytes that have the rows, four or more before them, and `SPARE` behind them.
         starts: Where each row begins.
         fields: The columns, as the driver describes them.
     """
@@ -130,10 +131,9 @@ class Rows:
         behind = scale + 1 if scale else 0  # with the point
         negative = self._bytes[begin] == ord("-")
         whole = self._place - begin - negative - behind
-        pointed = (self._at(-behind, "u1") == ord(".")) | (self._place == begin)
-        if not scale <= precision <= _MOST_DIGITS or whole.max() > max(precision - scale, 1):
+        if not 1 <= precision <= _MOST_DIGITS or scale > precision or whole.max() > max(precision - scale, 1):
             return None
-        if scale and not pointed.all():
+        if scale and not ((self._place == begin) | ((whole > 0) & (self._at(-behind, "u1") == ord(".")))).all():
             return None
         values = self._number(whole, behind) * 10**scale + self._number(np.full_like(whole, scale), 0)
         values[negative] *= -1

@@ -16,7 +16,7 @@ from pymysql.charset import charset_by_name
 
 from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
 from snapshot_assets.databases.mysql.session import MysqlSession
-from snapshot_assets.databases.mysql.texts import NAME, quoted, unquoted
+from snapshot_assets.databases.mysql.texts import NAME, check_collation, quoted, unquoted
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, Unshown
 from snapshot_assets.databases.selection.hidden import mentioned
 from snapshot_assets.databases.sql import literal
@@ -220,6 +220,7 @@ class MysqlCode(CodeEntry):
         there += "" if self.late else f" AND routine_type = {literal(self.kind.upper())}"
         own = {name: getattr(self, name) for name in _KEPT if name != "database_collation"}
         kept = {name: literal(str(value)) for name, value in own.items() if value is not None}
+        kept["collation_connection"] = check_collation(self.collation_connection, str(self.made))
         if self.created is not None:  # a time that has passed since is not refused then
             kept["timestamp"] = f"UNIX_TIMESTAMP({literal(self.created)})"
         create = CreateTrigger if self.on is not None else CreateCode

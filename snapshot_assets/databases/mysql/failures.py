@@ -34,8 +34,8 @@ _READ_ONLY = (1290, 1792, 1836, 3100)
 _REMEDIES = {
     **dict.fromkeys(
         (1040, 1203, 1226),
-        "Let other sessions end, use fewer tasks at a time (spark.master: local[2]), or raise the limit:"
-        " max_connections of the server, or max_user_connections of the server or of this user",
+        "Let other sessions end, use fewer tasks at a time (spark.master: local[2]), or raise the limit, such as"
+        " max_connections of the server, or that of this user which the server names",
     ),
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), "Grant the user of the URI the right that the server names"),
     **dict.fromkeys((1045, 1698), "Check user and password in the URI, and from which hosts the user may connect"),
@@ -69,7 +69,8 @@ def translate(error: Exception, doing: str, secrets: Iterable[str] = ()) -> Data
     if number == 0 or not text:
         text = "the session has ended"
     kind: type[SnapshotError] = DatabaseError
-    if number in _TRANSIENT or isinstance(error, OSError):
+    per_hour = number == 1226 and "per_hour" in text  # the name of the limit, in each language
+    if (number in _TRANSIENT and not per_hour) or isinstance(error, OSError):
         kind = DatabaseUnavailableError
     elif number in _DENIED:
         kind = DatabaseDeniedError

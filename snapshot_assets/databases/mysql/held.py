@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -83,8 +83,8 @@ class State:
         """
         before = self.tables.get(name.schema, {}).get(name.table)
         # In MySQL, whose catalog has transactions, this connection would read the definitions of the state.
-        with nullcontext(connection) if connection.mariadb else connection.beside() as present:
-            after = _definitions(present, "table_schema = %s AND table_name = %s", name).get(name.schema, {})
+        present = connection if connection.mariadb else connection.beside
+        after = _definitions(present, "table_schema = %s AND table_name = %s", name).get(name.schema, {})
         if before == (now := after.get(name.table)):
             return
         if before is None or now is None:

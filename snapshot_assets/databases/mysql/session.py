@@ -7,9 +7,9 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -242,9 +242,10 @@ class MysqlConnection:
         with self._connect() as other, other.cursor() as cursor:
             cursor.execute(f"KILL QUERY {self.thread_id}")
 
-    def beside(self) -> AbstractContextManager[MysqlConnection]:
-        """Open another connection, which reads the present state."""
-        return closing(MysqlConnection(self._address))
+    @cached_property
+    def beside(self) -> MysqlConnection:
+        """Another connection, which reads the present state; it is closed with this one."""
+        return MysqlConnection(self._address)
 
     @property
     def thread_id(self) -> int:
@@ -258,6 +259,8 @@ class MysqlConnection:
 
     def close(self) -> None:
         """Close the connection."""
+        if "beside" in vars(self):
+            self.beside.close()
         with suppress(pymysql.Error):
             self._connection.close()
 

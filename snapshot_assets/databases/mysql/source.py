@@ -21,6 +21,7 @@ from snapshot_assets.databases.protocol.query import SAMPLE_ROWS, ColumnRange, Q
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import (
     Answer,
+    Database,
     DatabaseAddress,
     ExportedRows,
     HeldState,
@@ -49,7 +50,7 @@ _SAMPLED = 2048  # rows of a sample for each part
 _LEAST_TIME = timedelta(microseconds=1)
 
 
-class MysqlDatabase(Scanner):
+class MysqlDatabase(Scanner, Database):
     """One connection, which reads one state of all tables that have transactions until it is closed; see `Database`."""
 
     kind = "mysql"
@@ -79,10 +80,6 @@ class MysqlDatabase(Scanner):
         if refusals is None:
             found.raise_any()
         return schema
-
-    def spelled(self, selection: Selection) -> Selection:
-        """Return the selection: names are compared exactly; see `Database.spelled`."""
-        return selection
 
     def _check_masks(self, table: Table, conditions: str) -> None:
         self.session.rows(
@@ -162,9 +159,6 @@ class MysqlDatabase(Scanner):
                     counts[row["n"]] = row["found"]
         self._counted |= {(table.table_name, each.start): (each.end, counts[number]) for number, each in windows}
         return counts
-
-    def unanalyzed(self, scan: Scan) -> None:
-        """Return None: InnoDB always has statistics; see `Database.unanalyzed`."""
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by ranges of the primary key, which are read one after the other; see `Database.split`."""

@@ -258,13 +258,11 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         """Run a statement of a definition, which is for a session in which backslashes escape, or with its settings."""
         doing = f"making {statement.key}"
         within = statement.table.schema if statement.table else ""
-        text = statement.sql
-        if self.mariadb:
-            text = with_nearest(text, newer=self._has_newer_collations)
-        sql = text.encode()
+        statement = replace(statement, sql=self._known(statement.sql))
+        sql = statement.sql.encode()
         settings, after = f"SESSION sql_mode = '{_STRICT}'", [f"SET SESSION sql_mode = '{_LOAD_MODE}'"]
         if isinstance(statement, CodeStatement):
-            within, settings, sql = statement.within, statement.settings, statement.encoded
+            within, settings, sql = statement.within, self._known(statement.settings), statement.encoded
             after += ["SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00', SESSION timestamp = DEFAULT"]
         before = [f"USE {identifier(within)}"] if within else []  # views may call functions without naming it
         try:
@@ -278,6 +276,9 @@ class MysqlTarget(MysqlWriter, SqlTarget):
             except SnapshotError:
                 self.close()  # no row may be read in other settings
                 raise
+
+    def _known(self, sql: str) -> str:
+        return with_nearest(sql, newer=self._has_newer_collations) if self.mariadb else sql
 
     def _exists_already(self, error: SnapshotError, step: SchemaStep) -> bool:
         return error.attributes.get("errno") in _EXISTS

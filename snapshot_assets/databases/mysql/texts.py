@@ -26,7 +26,11 @@ _COLLATION = re.compile(r"\w+")
 NAME = r"`(?:[^`]|``)*`"
 """The pattern of a name in backticks."""
 
-_STRING = re.compile(r"""'(?:[^']++|'')*+'|"(?:[^"]++|"")*+"|`[^`]*+`|(?:--\s|#)[^\n]*+|/\*.*?\*/""", re.DOTALL)
+_STRING = re.compile(
+    r"""'(?:[^']++|'')*+'|"(?:[^"]++|"")*+"|`[^`]*+`|(?:--(?=\s|$)|#)[^\n]*+|/\*(?!M?!).*?\*/""", re.DOTALL
+)
+"""Strings, and what else may have an apostrophe: names, and comments that no server runs."""
+
 _BREAKS = frozenset((";", "#", "/*", "--", '"', "`", "'"))
 
 

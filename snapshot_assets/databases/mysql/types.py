@@ -1,8 +1,8 @@
 """Which Arrow type carries which type of MySQL and MariaDB: the one table of the mapping.
 
-Values travel in the server's text protocol. A cast (`via`) makes some texts exact: a FLOAT has six digits,
-and a BIT is bytes. Tests prove that native values are exact through Arrow and Parquet and back. All others travel as
-the server's text, with the character set utf8mb4.
+A cast (`via`) makes some values exact: the text of a FLOAT has six digits, and a BIT is bytes. Tests prove that native
+values are exact through Arrow and Parquet and back. All others travel as the server's text, with the character set
+utf8mb4.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ColumnType:
         if name in ("datetime", "timestamp", "time"):
             return f"{'TIME' if name == 'time' else 'DATETIME'}({sizes[0] if sizes else 0})"
         if name in ("binary", "varbinary") or _NATIVE.get(name, _TEXT).arrow == pa.binary():
-            return f"BINARY({sizes[0]})" if sizes else "BINARY"
+            return f"BINARY({sizes[0]})" if sizes and name != "vector" else "BINARY"
         return f"CHAR({sizes[0]})" if name in ("char", "varchar") else "CHAR"
 
     @property

@@ -96,7 +96,7 @@ class MysqlWriter(MysqlConnection):
             return None
 
         def count(values: pa.Array) -> int:
-            return pc.sum(pc.greater(pc.binary_length(values), self._packet)).as_py() or 0
+            return pc.sum(pc.greater(pc.binary_length(constants_of(values)), self._packet)).as_py() or 0
 
         return UnfitValues(f"of more than {self._packet} bytes, which max_allowed_packet of the server forbids", count)
 

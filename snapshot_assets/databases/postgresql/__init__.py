@@ -35,7 +35,7 @@ def default_alias(uri: str) -> str:
     """
     rest, _, query = uri.partition("://")[2].partition("?")
     database = parse_qs(query).get("dbname", [unquote(rest.rpartition("@")[2].partition("/")[2])])[0]
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", database).strip("-.") or "postgresql"
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", database).strip("-.")[:100] or "postgresql"
 
 
 # The driver is imported where a database is opened.

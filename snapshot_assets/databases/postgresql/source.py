@@ -22,6 +22,7 @@ from snapshot_assets.databases.protocol.query import is_query
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import (
     Answer,
+    Database,
     DatabaseAddress,
     ExportedRows,
     HeldState,
@@ -54,7 +55,7 @@ _UNSHARED = (
 )
 
 
-class PostgresqlDatabase(Scanner):
+class PostgresqlDatabase(Scanner, Database):
     """One connection, which reads one state of the database until it is closed; see `Database`.
 
     Args:
@@ -105,10 +106,6 @@ class PostgresqlDatabase(Scanner):
                 raise
             raise type(error)(f"{error} {remedy}", **error.attributes) from None
         return schema.model_copy(update={"schemas": with_lacking(schema.schemas, self.session.lacking)})
-
-    def spelled(self, selection: Selection) -> Selection:
-        """Return the selection: names are compared exactly; see `Database.spelled`."""
-        return selection
 
     def unanalyzed(self, scan: Scan) -> Unanalyzed | None:
         """Return the size of partitions without statistics that a scan reads; see `Database.unanalyzed`.
