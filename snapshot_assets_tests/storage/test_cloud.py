@@ -92,6 +92,12 @@ def test_a_missing_bucket_is_named(s3_server: S3Server) -> None:
         assert not isinstance(caught.value, TransientError)
 
 
+def test_a_missing_bucket_is_named_by_a_listing_of_opendal(s3_server: S3Server) -> None:
+    store = open_opendal("s3://no-such-bucket/x", s3_server.as_user("reader"))
+    with pytest.raises(LocationUnusableError, match=r"s3://no-such-bucket/x.*NoSuchBucket.*Create the bucket"):
+        list(store.list())
+
+
 def test_a_server_that_does_not_answer_is_worth_a_retry(s3_server: S3Server) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound, never listening: connections are refused

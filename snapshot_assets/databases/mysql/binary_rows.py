@@ -72,11 +72,10 @@ class Rows:
 
     def __init__(self, payload: bytes, starts: Sequence[int], fields: Sequence[Any]) -> None:
         self._payload, self._fields = payload, fields
-        bitmap = (len(fields) + _NULL_BITS + 7) // 8
         self._bytes = np.frombuffer(payload, np.uint8)
+        bitmap = (len(fields) + _NULL_BITS + 7) // 8
         begins = np.array(starts, np.int64) + 1
-        places = begins[:, None] + np.arange(bitmap)
-        bits = np.unpackbits(self._bytes[places], axis=1, bitorder="little")
+        bits = np.unpackbits(self._bytes[begins[:, None] + np.arange(bitmap)], axis=1, bitorder="little")
         self._nulls = bits[:, _NULL_BITS:].astype(np.bool_)
         self._place = begins + bitmap  # of each row's value in the next column
         self._edges: list[Numbers] = []  # where the values of a column that has bytes begin, and end; by turns

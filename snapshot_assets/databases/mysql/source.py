@@ -163,24 +163,24 @@ class MysqlDatabase(Scanner, Database):
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by ranges of the primary key, which are read one after the other; see `Database.split`."""
         column = ranged_key(scan.table, COMPARED) if parts > 1 else None
-        ranges = self._quantiles(scan, column, parts).ranges(parts) if column is not None else []
+        ranges = self._quantiles(scan, column, parts, parts * _SAMPLED).ranges(parts) if column is not None else []
         return [replace(scan, part=each) for each in ranges] if len(ranges) > 1 else [scan]
 
     def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
         """Divide rows by the primary key, in whose order InnoDB stores them; see `Database.divide`."""
         column = ranged_key(scan.table, RANGED)
         within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
-        return [] if column is None else self._quantiles(scan, column, parts).ranges(parts, within)
+        return [] if column is None else self._quantiles(scan, column, parts, parts * _SAMPLED).ranges(parts, within)
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a column's rows; see `Database.quantiles`."""
         self.set_bounds(scan.rows)
         return self._quantiles(scan, scan.table.column(column), parts, SAMPLE_ROWS)
 
-    def _quantiles(self, scan: Scan, column: Column, parts: int, sampled: int = 0) -> Quantiles:
+    def _quantiles(self, scan: Scan, column: Column, parts: int, sampled: int) -> Quantiles:
         name, kind = identifier(column.name), ColumnType(column.type)
-        wanted = sampled or min(parts * _SAMPLED, SAMPLE_ROWS)  # to sort all rows takes longer than to read them
-        share = min(wanted / max(self._rows(scan), 1.0), 1.0)
+        # To sort all rows takes longer than to read them.
+        share = min(min(sampled, SAMPLE_ROWS) / max(self._rows(scan), 1.0), 1.0)
         sample = f"{self.where(scan)} AND {name} IS NOT NULL{f' AND RAND() < {share:.9f}' if share < 1 else ''}"
         tiles = (
             f"SELECT {name} AS value, NTILE({parts}) OVER (ORDER BY {name}) AS tile FROM {self.from_item(scan.table)}"

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 from snapshot_assets.testing.restores import read_scan, source
+from snapshot_assets_tests.servers.mariadb import MariadbServer
 
 SHOP = TableName("shop", "t")
+
+
+@contextmanager
+def large_packets(server: MariadbServer) -> Iterator[None]:
+    """Let the server take and send packets of 128 MiB until the context ends."""
+    before = server.sql("SELECT @@GLOBAL.max_allowed_packet")
+    server.sql("SET GLOBAL max_allowed_packet = 134217728")
+    try:
+        yield
+    finally:
+        server.sql(f"SET GLOBAL max_allowed_packet = {before}")
 
 
 def described(uri: str, selection: Selection | None = None) -> DatabaseSchema:

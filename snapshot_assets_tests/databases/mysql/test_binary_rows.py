@@ -14,6 +14,7 @@ from pymysql.constants import FIELD_TYPE
 from snapshot_assets.databases.mysql.binary_rows import SPARE, NoDateError, Rows
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.protocol.source import DatabaseAddress
+from snapshot_assets_tests.databases.mysql.helpers import large_packets
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
 VALUES = {
@@ -109,8 +110,8 @@ def test_decimals_without_a_fixed_point_are_those_of_the_text_protocol(session: 
 
 def test_a_text_that_is_shorter_than_its_decimals_is_not_read_with_the_column_before() -> None:
     fields = [Field(FIELD_TYPE.VAR_STRING, 0, 100), Field(FIELD_TYPE.NEWDECIMAL, 2, 12)]
-    [payload, starts] = [b"\x00\x00\x00\x00" + b"\x00\x00\x09Acme Inc.\x015" + SPARE, [4]]
-    assert Rows(payload, starts, fields).columns()[1].to_pylist() == [b"5"]
+    payload = b"head" + b"\x00\x00" + b"\x09Acme Inc." + b"\x015" + SPARE
+    assert Rows(payload, [4], fields).columns()[1].to_pylist() == [b"5"]
 
 
 @pytest.mark.parametrize("kind", ["decimal(65,30)", "decimal(38,37)", "decimal(18,18)", "decimal(1)"])
@@ -118,9 +119,7 @@ def test_a_decimal_that_is_null_in_the_first_row_reads_nothing_before_it(
     mariadb_server: MariadbServer, mariadb_database: str, kind: str
 ) -> None:
     fill = "INSERT INTO t VALUES (NULL, NULL), (0.5, REPEAT('x', 17000000)), (NULL, NULL)"
-    before = mariadb_server.sql("SELECT @@GLOBAL.max_allowed_packet")
-    mariadb_server.sql("SET GLOBAL max_allowed_packet = 134217728")
-    try:
+    with large_packets(mariadb_server):
         mariadb_server.sql(f"CREATE TABLE t (d {kind}, x longtext)", fill, database="shop")
         with closing(MysqlSession(DatabaseAddress("shop", mariadb_database))) as session:
             [found] = read(session, "SELECT d FROM t LIMIT 1")
@@ -128,8 +127,6 @@ def test_a_decimal_that_is_null_in_the_first_row_reads_nothing_before_it(
             with session.stream("SELECT * FROM t", "reading") as chunks:
                 values = [value for columns in chunks for value in columns[0].to_pylist()]
             half = session.rows("SELECT d FROM t LIMIT 1 OFFSET 1", "reading")[0]["d"]
-    finally:
-        mariadb_server.sql(f"SET GLOBAL max_allowed_packet = {before}")
     assert [value if value is None else Decimal(as_text(value)) for value in values] == [None, half, None]
 
 

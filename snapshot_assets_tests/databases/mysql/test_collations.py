@@ -38,11 +38,13 @@ def test_tables_of_mysql_are_made_and_their_collations_are_named_first(
         "CREATE TABLE t (id int, x varchar(30) COLLATE utf8mb4_unicode_ci DEFAULT 'utf8mb4_unicode_ci')"
         " COLLATE utf8mb4_unicode_ci",
         "CREATE VIEW v AS SELECT id FROM t WHERE x = 'a' COLLATE utf8mb4_unicode_ci",
+        "SET NAMES utf8mb4 COLLATE utf8mb4_unicode_ci",
+        "CREATE FUNCTION f() RETURNS int RETURN 'a' = 'A' COLLATE utf8mb4_unicode_ci",
         database="shop",
     )
     text = described(mariadb_database).model_dump_json().replace("utf8mb4_unicode_ci", "utf8mb4_0900_ai_ci")
     schema = DatabaseSchema.model_validate_json(text)
-    definition = define(schema)
+    definition = define(schema, code=True)
     try:
         with target(DatabaseAddress("into", second_mariadb_server.uri())) as opened:
             found = "utf8mb4_0900_ai_ci of {} becomes utf8mb4_uca1400_nopad_ai_ci, the nearest of MariaDB"
@@ -55,5 +57,8 @@ def test_tables_of_mysql_are_made_and_their_collations_are_named_first(
         assert "COLLATE=utf8mb4_uca1400_nopad_ai_ci" in printed
         assert "DEFAULT 'utf8mb4_0900_ai_ci'" in printed
         assert second_mariadb_server.sql("SELECT COUNT(*) FROM shop.v") == "0"
+        printed = second_mariadb_server.sql("SHOW CREATE FUNCTION shop.f")
+        assert "COLLATE utf8mb4_uca1400_nopad_ai_ci" in printed
+        assert "\tutf8mb4_uca1400_nopad_ai_ci\t" in printed  # of the session that made it
     finally:
         second_mariadb_server.drop_databases()

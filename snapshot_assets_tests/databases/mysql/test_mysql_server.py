@@ -94,6 +94,16 @@ def test_a_schema_comes_back_as_the_server_prints_it(servers: Servers) -> None:
         assert shown[0].replace("localhost", "127.0.0.1").split("\t")[:-1] == shown[1].split("\t")[:-1]
 
 
+def test_a_mask_of_a_vector_has_all_its_bytes(servers: Servers) -> None:
+    uri = servers[0].create_database("shop")
+    servers[0].sql("CREATE TABLE t (v vector(3))", "INSERT INTO t VALUES (TO_VECTOR('[1,2,3]'))", database="shop")
+    with source(DatabaseAddress("shop", uri)) as database:
+        selection = Selection(masks={(SHOP, "v"): "v"}, time_columns={SHOP: None})
+        table = database.extract(selection).table(SHOP)
+        [value] = read_scan(database, Scan(table, AllRows()))["v"].to_pylist()
+    assert struct.unpack("<3f", value) == (1, 2, 3)
+
+
 def test_connections_hold_one_state_under_a_lock_of_the_server(servers: Servers) -> None:
     origin = DatabaseAddress("shop", servers[0].create_database("shop"))
     servers[0].sql("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)", database="shop")

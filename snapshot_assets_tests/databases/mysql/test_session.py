@@ -125,6 +125,7 @@ def test_an_expired_password_and_a_limit_of_connections_have_remedies(mariadb_se
     mariadb_server.sql(
         "CREATE USER late IDENTIFIED BY 'x' PASSWORD EXPIRE",
         "CREATE USER narrow IDENTIFIED BY 'x' WITH MAX_USER_CONNECTIONS 1",
+        "CREATE USER rare IDENTIFIED BY 'x' WITH MAX_CONNECTIONS_PER_HOUR 1",
     )
     try:
         with pytest.raises(DatabaseDeniedError, match=r"\(error 1820\)\. The password has expired: set a new one"):
@@ -135,8 +136,13 @@ def test_an_expired_password_and_a_limit_of_connections_have_remedies(mariadb_se
             pytest.raises(DatabaseUnavailableError, match=r"\(error 1226\)\. .* use fewer tasks .* raise the limit"),
         ):
             MysqlConnection(narrow)
+        rare = address(mariadb_server.uri(user="rare", password="x"))
+        MysqlConnection(rare).close()
+        with pytest.raises(DatabaseError, match=r"per_hour.*\(error 1226\)\. .* raise the limit") as caught:
+            MysqlConnection(rare)
+        assert not isinstance(caught.value, DatabaseUnavailableError)  # a retry would use up more of the limit
     finally:
-        mariadb_server.sql("DROP USER late, narrow")
+        mariadb_server.sql("DROP USER late, narrow, rare")
 
 
 def test_a_server_that_is_down_is_transient() -> None:

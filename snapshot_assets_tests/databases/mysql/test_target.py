@@ -150,6 +150,11 @@ def test_rows_larger_than_a_statement_are_refused_by_name(mariadb_server: Mariad
         target.begin(record, "")
         with pytest.raises(DatabaseError, match=r"loading shop\.t failed: a row has \d+ bytes.*max_allowed_packet"):
             target.load(entry(T, record), table, batch(int(limit)))
+        [column] = table.columns
+        unfit = target.unfit_values(column)
+        half = pa.array([b"\\" * (int(limit) // 2 - 2000), b"\\" * (int(limit) // 2 + 1), None], pa.binary())
+        assert unfit is not None
+        assert unfit.count(half) == 1  # a backslash takes two bytes in a statement
         assert target.load(entry(T, record), table, batch(int(limit) // 2 - 2000)) == 3
     assert mariadb_server.sql("SELECT MAX(LENGTH(b)), COUNT(*) FROM shop.t") == f"{int(limit) // 2 - 2000}\t3"
 

@@ -10,6 +10,7 @@ import pytest
 from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.errors import DatabaseError, DatabaseUnavailableError, SnapshotError
+from snapshot_assets_tests.databases.mysql.helpers import large_packets
 from snapshot_assets_tests.servers.mariadb import MariadbServer
 
 PACKET = (1 << 24) - 1
@@ -17,11 +18,11 @@ PACKET = (1 << 24) - 1
 
 @pytest.fixture
 def session(mariadb_server: MariadbServer) -> Iterator[MysqlSession]:
-    before = mariadb_server.sql("SELECT @@GLOBAL.max_allowed_packet")
-    mariadb_server.sql("SET GLOBAL max_allowed_packet = 134217728")
-    with closing(MysqlSession(DatabaseAddress("shop", mariadb_server.uri("mysql")))) as opened:
+    with (
+        large_packets(mariadb_server),
+        closing(MysqlSession(DatabaseAddress("shop", mariadb_server.uri("mysql")))) as opened,
+    ):
         yield opened
-    mariadb_server.sql(f"SET GLOBAL max_allowed_packet = {before}")
 
 
 def lengths(session: MysqlSession, sql: str) -> list[list[int | None]]:
