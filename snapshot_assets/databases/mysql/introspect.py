@@ -18,7 +18,7 @@ from snapshot_assets.databases.mysql.code import LISTED, code_options
 from snapshot_assets.databases.mysql.created_table import CreatedTable
 from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
-from snapshot_assets.databases.mysql.texts import NAME, constant, quoted, unquoted
+from snapshot_assets.databases.mysql.texts import constant, quoted, relations_of
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -67,9 +67,6 @@ SELECT g_table_schema AS table_schema, g_table_name AS table_name, g_geometry_co
 FROM information_schema.geometry_columns WHERE srid <> 0 AND {g_table}
 """
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
-_FOREIGN_KEY = re.compile(rf"CONSTRAINT {NAME} FOREIGN KEY")
-_READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({NAME})\.({NAME})", re.IGNORECASE)
-_CALLED = re.compile(rf"(?:({NAME})\.)?({NAME})\(")
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
 _DOING = "reading the catalog"
@@ -320,25 +317,21 @@ class _Reader:
                 referenced_schema=records[0]["referenced_table_schema"],
                 referenced_table=records[0]["referenced_table_name"],
                 referenced_columns=tuple(each["referenced_column_name"] for each in records),
-                definition=parts.constraints[key],
+                definition=parts.foreign_keys[key],
             )
             for key, records in by_name.items()
         )
 
     def _checks_of(self, name: TableName, parts: CreatedTable) -> tuple[CheckConstraint, ...]:
         found = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
-        found |= {key: line for key, line in parts.constraints.items() if not _FOREIGN_KEY.match(line)}
+        found |= parts.checks
         return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())
 
     def _view(self, name: TableName, selection: Selection) -> View:
         record, query = self._views[name], view_query(self._session, name)
         refusals = Refusals()
         columns = self.columns(name, selection, refusals)
-        read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
-        called = {
-            TableName(unquoted(schema) if schema else name.schema, unquoted(own))
-            for schema, own in _CALLED.findall(query)
-        }
+        read, called = relations_of(query, name.schema)
         functions = {
             TableName(each["table_schema"], each["name"]) for each in self._listed if each["kind"] == "function"
         }

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.relations import TableName
 
 _TOKEN = re.compile(r"`(?:[^`]|``)+`|'(?:[^'\\]|\\.|'')*'|[^\W\d][\w$]*|\d[\w.]*|\s+|/\*|--(?=\s|$)|.", re.DOTALL)
 _TYPE = re.compile(
@@ -25,6 +26,9 @@ _ESCAPED = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _COLLATION = re.compile(r"\w+")
 NAME = r"`(?:[^`]|``)*`"
 """The pattern of a name in backticks."""
+
+_READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({NAME})\.({NAME})", re.IGNORECASE)
+_CALLED = re.compile(rf"(?:({NAME})\.)?({NAME})\(")
 
 _STRING = re.compile(
     r"""'(?:[^']++|'')*+'|"(?:[^"]++|"")*+"|`[^`]*+`|(?:--(?=\s|$)|#)[^\n]*+|/\*(?!M?!).*?\*/""", re.DOTALL
@@ -47,6 +51,12 @@ def unquoted(name: str) -> str:
 def listed(names: Sequence[str]) -> str:
     """Return a list of names in backticks and parentheses."""
     return f"({', '.join(map(quoted, names))})"
+
+
+def relations_of(query: str, schema: str) -> tuple[set[TableName], set[TableName]]:
+    """Return the tables and views that a query of a view in `schema` reads, and the functions that it calls."""
+    read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
+    return read, {TableName(unquoted(own) if own else schema, unquoted(name)) for own, name in _CALLED.findall(query)}
 
 
 def constant(text: str) -> str:
