@@ -10,6 +10,8 @@ from snapshot_assets.databases.mysql.code import CodeStatement
 from snapshot_assets.databases.mysql.texts import tokens
 
 _OF_MYSQL = re.compile(r"utf8mb4_(?:\w+_)?0900_(?P<rest>bin|a[is]_c[is](?:_ks)?)")
+_FOR_MYSQL = re.compile(r"/\*!80\d{3} .*? \*/")
+"""What of a statement only MySQL runs."""
 
 
 def nearest(name: str, *, newer: bool) -> str:
@@ -36,7 +38,7 @@ def losses(definition: Definition, *, newer: bool) -> Iterator[str]:
     """Yield a sentence for each collation of MySQL that statements name, with what they make."""
     for statement in (*definition.before, *definition.after):
         sql = f"{statement.sql} {statement.settings}" if isinstance(statement, CodeStatement) else statement.sql
-        for name in sorted(set(tokens(sql))):
+        for name in sorted(set(tokens(_FOR_MYSQL.sub("", sql)))):
             if (found := nearest(name, newer=newer)) != name:
                 yield (
                     f"Collation {name} of {statement.key} becomes {found}, the nearest of MariaDB: texts may sort"

@@ -25,7 +25,7 @@ from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
-from snapshot_assets.testing.restores import copy, definition_of, read_scan, source
+from snapshot_assets.testing.restores import copy, definition_of, read_scan, source, target
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import fresh
 from snapshot_assets_tests.databases.postgresql.helpers import execute
@@ -156,6 +156,25 @@ def test_a_file_of_duckdb_is_restored(tmp_path: Path, mariadb_server: MariadbSer
     copy(schema, origin, DatabaseAddress("into", mariadb_database))
     row = mariadb_server.sql("SELECT h, ns, d FROM main.t").split("\t")
     assert (row[:2], Decimal(row[2])) == (["-5", "2024-01-01 00:00:00.123456789"], Decimal("1.5"))
+
+
+def test_unsigned_numbers_come_back_from_duckdb_as_numbered(
+    tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str, second_mariadb_server: MariadbServer
+) -> None:
+    table = "CREATE TABLE t (id bigint unsigned AUTO_INCREMENT PRIMARY KEY, x int)"
+    mariadb_server.sql(table, "INSERT INTO t VALUES (41, 1)", database="shop")
+    origin, file = DatabaseAddress("shop", mariadb_database), DatabaseAddress("file", f"duckdb://{tmp_path}/f.duckdb")
+    copy(documents(origin), origin, file)
+    try:
+        into = DatabaseAddress("into", second_mariadb_server.uri())
+        with target(into) as opened:
+            lost = copy(schema := documents(file), file, into).lost
+            assert not opened.differing(schema, definition_of(schema, into))
+        assert not [each for each in lost if "draws" in each]
+        second_mariadb_server.sql("INSERT INTO t (x) VALUES (2)", database="shop")
+        assert second_mariadb_server.sql("SELECT id FROM shop.t") == "41\n42"
+    finally:
+        second_mariadb_server.drop_databases()
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
