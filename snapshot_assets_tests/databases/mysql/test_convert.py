@@ -159,22 +159,19 @@ def test_a_file_of_duckdb_is_restored(tmp_path: Path, mariadb_server: MariadbSer
 
 
 def test_unsigned_numbers_come_back_from_duckdb_as_numbered(
-    tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str, second_mariadb_server: MariadbServer
+    tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str
 ) -> None:
     table = "CREATE TABLE t (id bigint unsigned AUTO_INCREMENT PRIMARY KEY, x int)"
     mariadb_server.sql(table, "INSERT INTO t VALUES (41, 1)", database="shop")
     origin, file = DatabaseAddress("shop", mariadb_database), DatabaseAddress("file", f"duckdb://{tmp_path}/f.duckdb")
     copy(documents(origin), origin, file)
-    try:
-        into = DatabaseAddress("into", second_mariadb_server.uri())
-        with target(into) as opened:
-            lost = copy(schema := documents(file), file, into).lost
-            assert not opened.differing(schema, definition_of(schema, into))
-        assert not [each for each in lost if "draws" in each]
-        second_mariadb_server.sql("INSERT INTO t (x) VALUES (2)", database="shop")
-        assert second_mariadb_server.sql("SELECT id FROM shop.t") == "41\n42"
-    finally:
-        second_mariadb_server.drop_databases()
+    mariadb_server.drop_databases()
+    schema, into = documents(file), DatabaseAddress("into", mariadb_server.uri())
+    assert not [each for each in copy(schema, file, into).lost if "draws" in each]
+    with target(into) as opened:
+        assert not opened.differing(schema, definition_of(schema, into))
+    mariadb_server.sql("INSERT INTO t (x) VALUES (2)", database="shop")
+    assert mariadb_server.sql("SELECT id FROM shop.t") == "41\n42"
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
