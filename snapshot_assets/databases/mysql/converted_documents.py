@@ -81,8 +81,8 @@ class _Adapting:
         found = None
         for sequence in table.sequences:
             column = sequence.column
-            kind = table.column(column).type if column is not None else ""
-            if column in first and sequence.increment == 1 and kind.removesuffix(" unsigned").endswith("int") and found is None:
+            kind = table.column(column).type.removesuffix(" unsigned") if column is not None else ""
+            if column in first and sequence.increment == 1 and kind.endswith("int") and found is None:
                 found = column
             else:
                 self.lost.append(
