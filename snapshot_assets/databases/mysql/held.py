@@ -63,10 +63,12 @@ class State:
     Attributes:
         fence: Its position in the binary log; empty if the server does not show this user one.
         tables: The definitions of tables that nobody altered while the state was taken, by database and name.
+        readers: How many connections hold it for tasks.
     """
 
     fence: Mapping[str, str]
     tables: Mapping[str, Mapping[str, _Definition]]
+    readers: int
 
     @classmethod
     def read(cls, folder: str) -> State | None:
@@ -153,7 +155,7 @@ def _hold(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
         for schema, tables in after.items()
     }
     folder = stack.enter_context(tempfile.TemporaryDirectory(dir=process_folder()))
-    (Path(folder) / _FILE).write_text(json.dumps(asdict(State(fence, tables))), encoding="utf-8")
+    (Path(folder) / _FILE).write_text(json.dumps(asdict(State(fence, tables, readers))), encoding="utf-8")
     try:
         broker = stack.enter_context(closing(Broker(Path(folder), connections)))
     except OSError as error:  # such as a name that is too long
