@@ -324,7 +324,7 @@ def test_a_state_is_lost_with_its_last_connection(tmp_path: Path, lost: str) -> 
                     assert ids(other, table) == 1
                 return
             if lost == "tasks'":  # the planner keeps its own to the end
-                with pytest.raises(ConsistencyLostError, match="no connection holds|are gone"), reading(uri, held):
+                with pytest.raises(ConsistencyLostError, match=r"no connection holds|are gone"), reading(uri, held):
                     pass
                 assert ids(task, table) == 1
                 return
