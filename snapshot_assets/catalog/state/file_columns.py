@@ -10,7 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -137,6 +137,22 @@ def _moved(found: Sequence[tuple[pa.Table, np.ndarray]]) -> pa.Table:
     return table.take(pa.array(kept)).set_column(0, "file", pa.array(places[kept]))
 
 
+class PackedTable:
+    """A table whose columns are compressed in memory, each by itself."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema = table.schema
+        self._columns = {name: _pack(table.select([name])) for name in table.schema.names}
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        """Return a column."""
+        return pa.ipc.open_stream(self._columns[name]).read_all()[name]
+
+    def unpacked(self) -> pa.Table:
+        """Return the table, each column in memory of its own."""
+        return pa.table([self[name] for name in self.schema.names], self.schema)
+
+
 def _pack(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -199,6 +215,7 @@ COLUMNS = pa.schema(
 Rows are sorted by chunk, path and `added`.
 """
 
+_SORTED = [(name, "ascending") for name in ("chunk", "path", "added")]
 _SIGNED = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 _BATCH = 4096
 _HASHED = 32_768
@@ -307,20 +324,12 @@ class FileColumns:
 
     def sorted(self) -> FileColumns:
         """Return the rows by chunk, path and `added`."""
-        order = pc.sort_indices(self.table, [(name, "ascending") for name in ("chunk", "path", "added")])
+        order = pc.sort_indices(self.table, _SORTED)
         return self.take(order.to_numpy())
 
-    def merge(self, other: FileColumns) -> FileColumns:
-        """Return these rows and others, which are sorted, too, as sorted rows."""
-        table, count = pa.concat_tables([self.table, other.table]).unify_dictionaries(), self.table.num_rows
-        places = np.append(np.arange(table.num_rows), -1)
-        bounds = _placed((self.bounds, np.append(places[:count], -1)), (other.bounds, places[count:]))
-        follows = not len(self.chunk) or not len(other.chunk) or self.chunk[-1] < other.chunk[0]
-        return FileColumns(table.combine_chunks(), bounds) if follows else FileColumns(table, bounds).sorted()
-
-    def packed(self) -> FileColumns:
-        """Return these rows, with their statistics compressed in memory."""
-        return FileColumns(self.table, self.bounds.packed())
+    def packed(self, *, rows: bool = False) -> FileColumns:
+        """Return these rows with their statistics compressed in memory; with `rows`, with their columns compressed."""
+        return FileColumns(PackedTable(self.table), self.bounds) if rows else replace(self, bounds=self.bounds.packed())
 
     @cached_property
     def _digests(self) -> np.ndarray:
@@ -367,6 +376,28 @@ class FileColumns:
     def _ends(self) -> np.ndarray:
         """Return the revision that ended each interval."""
         return np.where(self.live, _NEVER, self.column("removed"))
+
+
+def merge_columns(parts: list[FileColumns]) -> FileColumns:
+    """Return the rows of one or two parts, each sorted, as sorted rows.
+
+    Empties the list and moves one column at a time: of a million files, parts and result do not fit into memory.
+    """
+    if len(parts) == 1:
+        return parts.pop()
+    base, other = parts
+    table, count = pa.concat_tables([base.table, other.table]).unify_dictionaries(), base.table.num_rows
+    places = np.append(np.arange(table.num_rows), -1)
+    bounds, order = _placed((base.bounds, np.append(places[:count], -1)), (other.bounds, places[count:])), None
+    if len(base.chunk) and len(other.chunk) and base.chunk[-1] >= other.chunk[0]:
+        order = pc.sort_indices(table, _SORTED)
+        bounds = bounds.take(order.to_numpy(), table.num_rows)
+    columns = [table.select([name]) for name in COLUMNS.names]
+    parts.clear()
+    del table, base, other
+    for place in range(len(columns)):
+        columns[place] = (columns[place] if order is None else columns[place].take(order)).combine_chunks()
+    return FileColumns(pa.Table.from_arrays([each.column(0) for each in columns], schema=COLUMNS), bounds)
 
 
 def _records(columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[bytes]:
