@@ -91,7 +91,7 @@ class Bounds:
         packed = {column: {kind: _pack(table) for kind, table in self.of(column).items()} for column in self.columns}
 
         def read(column: str) -> ByKind:
-            return {kind: pa.ipc.open_stream(stream).read_all() for kind, stream in packed[column].items()}
+            return {kind: _unpack(stream) for kind, stream in packed[column].items()}
 
         return Bounds(lambda: packed, read)
 
@@ -146,7 +146,7 @@ class PackedTable:
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:
         """Return a column."""
-        return pa.ipc.open_stream(self._columns[name]).read_all()[name]
+        return _unpack(self._columns[name])[name]
 
     def unpacked(self) -> pa.Table:
         """Return the table, each column in memory of its own."""
@@ -154,11 +154,16 @@ class PackedTable:
 
 
 def _pack(table: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     pa.default_memory_pool().release_unused()  # else it may keep the tables of all columns
     return sink.getvalue()
+
+
+def _unpack(stream: pa.Buffer) -> pa.Table:
+    options = pa.ipc.IpcReadOptions(use_threads=False)  # the pool keeps what it allocated in other threads
+    return pa.ipc.open_stream(stream, options=options).read_all()
 
 
 def bounds_of(files: Sequence[DataFile]) -> Bounds:
