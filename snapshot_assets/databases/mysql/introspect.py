@@ -18,7 +18,7 @@ from snapshot_assets.databases.mysql.code import LISTED, code_options
 from snapshot_assets.databases.mysql.created_table import CreatedTable
 from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
-from snapshot_assets.databases.mysql.texts import NAME, constant, quoted, unquoted
+from snapshot_assets.databases.mysql.texts import NAME, called, constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -69,7 +69,6 @@ FROM information_schema.geometry_columns WHERE srid <> 0 AND {g_table}
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
 _FOREIGN_KEY = re.compile(rf"CONSTRAINT {NAME} FOREIGN KEY")
 _READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({NAME})\.({NAME})", re.IGNORECASE)
-_CALLED = re.compile(rf"(?:({NAME})\.)?({NAME})\(")
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
 _DOING = "reading the catalog"
@@ -335,14 +334,10 @@ class _Reader:
         refusals = Refusals()
         columns = self.columns(name, selection, refusals)
         read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
-        called = {
-            TableName(unquoted(schema) if schema else name.schema, unquoted(own))
-            for schema, own in _CALLED.findall(query)
-        }
         functions = {
             TableName(each["table_schema"], each["name"]) for each in self._listed if each["kind"] == "function"
         }
-        calls = [f"function {each.dotted}" for each in sorted(called & functions)]
+        calls = [f"function {each.dotted}" for each in sorted(called(query, name.schema) & functions)]
         return View(
             schema_name=name.schema,
             name=name.table,

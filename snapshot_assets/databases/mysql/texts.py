@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError
+from snapshot_assets.format.relations import TableName
 
 _TOKEN = re.compile(r"`(?:[^`]|``)+`|'(?:[^'\\]|\\.|'')*'|[^\W\d][\w$]*|\d[\w.]*|\s+|/\*|--(?=\s|$)|.", re.DOTALL)
 _TYPE = re.compile(
@@ -26,6 +27,7 @@ _COLLATION = re.compile(r"\w+")
 NAME = r"`(?:[^`]|``)*`"
 """The pattern of a name in backticks."""
 
+_CALLED = re.compile(rf"(?:({NAME})\.)?({NAME})\(")
 _STRING = re.compile(
     r"""'(?:[^']++|'')*+'|"(?:[^"]++|"")*+"|`[^`]*+`|(?:--(?=\s|$)|#)[^\n]*+|/\*(?!M?!).*?\*/""", re.DOTALL
 )
@@ -42,6 +44,11 @@ def quoted(*names: str) -> str:
 def unquoted(name: str) -> str:
     """Return a name in backticks without them."""
     return name[1:-1].replace("``", "`")
+
+
+def called(query: str, schema: str) -> set[TableName]:
+    """Return what the query of a view may call; names without a schema are of `schema`."""
+    return {TableName(unquoted(of) if of else schema, unquoted(own)) for of, own in _CALLED.findall(query)}
 
 
 def listed(names: Sequence[str]) -> str:
