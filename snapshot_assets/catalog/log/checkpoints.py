@@ -43,7 +43,8 @@ from snapshot_assets.storage.base import ObjectStore, warn_once
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from snapshot_assets.catalog.state.file_columns import Bounds, ByKind, FileColumns
+    from snapshot_assets.catalog.state.bounds import Bounds, ByKind
+    from snapshot_assets.catalog.state.file_columns import FileColumns
 
 FILES, BOUNDS = "files", "bounds"
 _DIGEST = 32
@@ -167,7 +168,8 @@ def read_checkpoint(store: ObjectStore, revision: int, *, whole: bool = False) -
 
 
 def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, whole: bool) -> FileColumns:
-    from snapshot_assets.catalog.state.file_columns import COLUMNS, KINDS, Bounds, FileColumns, schema_of
+    from snapshot_assets.catalog.state.bounds import KINDS, Bounds, schema_of
+    from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
 
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:

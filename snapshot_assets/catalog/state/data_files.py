@@ -17,14 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.catalog.state.file_columns import (
-    Bounds,
-    FileColumns,
-    FileState,
-    Removal,
-    columns_of,
-    merge_columns,
-)
+from snapshot_assets.catalog.state.bounds import Bounds
+from snapshot_assets.catalog.state.file_columns import FileColumns, FileState, Removal, columns_of, merge_columns
 from snapshot_assets.format.actions import DataFile
 
 MOST_PLAIN = 5_000
