@@ -25,6 +25,9 @@ from pymysql.constants import CLIENT, COMMAND, SERVER_STATUS
 from snapshot_assets.databases.mysql.session import SAVEPOINT, SOCKET, MysqlConnection
 from snapshot_assets.errors import SnapshotError
 
+PLANNING = 1
+"""Connections that a run uses beside those of its tasks, and returns at its end."""
+
 _LOG = logging.getLogger(__name__)
 _BYTES = 1 << 18
 _HEAD = 4  # bytes before a packet: its length in three, and its number
@@ -94,11 +97,11 @@ class Broker:
             _close(connection)
 
     def _take(self) -> MysqlConnection | None:
-        """Wait for a connection that no one uses and that still holds the state; None once all are lost."""
+        """Wait for a connection that no one uses and that still holds the state; None once those of tasks are lost."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._idle or not self._held)
-                if not self._held:
+                self._changed.wait_for(lambda: self._idle or len(self._held) <= PLANNING)
+                if not self._idle:
                     return None
                 connection = self._idle.popleft()
             if _settled(connection):

@@ -15,7 +15,7 @@ from typing import Any
 from pymysql.charset import charset_by_name
 
 from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
-from snapshot_assets.databases.mysql.session import MysqlSession
+from snapshot_assets.databases.mysql.session import MysqlConnection, MysqlSession
 from snapshot_assets.databases.mysql.texts import NAME, check_collation, quoted, unquoted
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, Unshown
 from snapshot_assets.databases.selection.hidden import mentioned
@@ -23,6 +23,7 @@ from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DatabaseDeniedError, DocumentError
 from snapshot_assets.format.options import CodeEntry, SchemaOptions
 from snapshot_assets.format.relations import Schema, TableName
+from snapshot_assets.format.units import some_text
 
 LISTED = """
 SELECT routine_schema AS table_schema, LOWER(routine_type) AS kind, routine_name AS name, NULL AS on_table, 0 AS place,
@@ -48,6 +49,12 @@ _STATEMENTS = {"function": r"CREATE (?:AGGREGATE )?FUNCTION\s", "event": rf"{_EV
 
 _RIGHTS = {"TRIGGER": "trigger", "EVENT": "event"}
 """The rights without which the server shows a user that there is none of a kind."""
+
+_TRUSTED = re.compile(r"GRANT (?:.*, )?(?:SUPER|ALL PRIVILEGES)(?:,.*)? ON \*\.\* TO ")
+"""The right to create code whose effects a binary log might lack, but no function that declares nothing."""
+
+_DECLARED = re.compile(r"\n {4}(?:NO SQL|READS SQL DATA|DETERMINISTIC)\n")
+"""The line by which a function declares that a binary log has its effects, as the server prints it."""
 
 _GRANT = re.compile(rf"GRANT (?P<rights>.*) ON (?P<on>\*|{NAME})\.\* TO ")
 _UNSHOWN = Unshown(
@@ -91,15 +98,19 @@ def code_options(
 
 
 def _unseen(session: MysqlSession, schemas: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield schema, kind and right for each kind of code that the server hides; the rights of MySQL's roles count."""
-    roles = "" if session.mariadb else session.rows("SELECT CURRENT_ROLE() AS roles", _DOING)[0]["roles"]
-    using = f" FOR CURRENT_USER USING {roles}" if roles not in ("", "NONE") else ""
-    rows = session.rows(f"SHOW GRANTS{using}", _DOING)
-    grants = [match for row in rows if (match := _GRANT.match(next(iter(row.values()))))]
+    """Yield schema, kind and right for each kind of code that the server hides."""
+    grants = [match for each in _grants(session) if (match := _GRANT.match(each))]
     for schema in sorted(schemas):
         held = {right for each in grants if _names(each["on"], schema) for right in each["rights"].split(", ")}
         if "ALL PRIVILEGES" not in held:
             yield from ((schema, kind, right) for right, kind in _RIGHTS.items() if right not in held)
+
+
+def _grants(session: MysqlConnection) -> list[str]:
+    """Return what the server prints of the user's rights; those of MySQL's roles count."""
+    roles = "" if session.mariadb else session.rows("SELECT CURRENT_ROLE() AS roles", _DOING)[0]["roles"]
+    using = f" FOR CURRENT_USER USING {roles}" if roles not in ("", "NONE") else ""
+    return [str(next(iter(row.values()))) for row in session.rows(f"SHOW GRANTS{using}", _DOING)]
 
 
 def _names(on: str, schema: str) -> bool:
@@ -154,6 +165,25 @@ class CreateCode(CodeStatement, Create):
 @dataclass(frozen=True)
 class CreateTrigger(CodeStatement, Advance):
     """Creates a trigger, also in later imports, if it was dropped: they cannot load rows while it is there."""
+
+
+def forbidden_by_log(session: MysqlConnection, code: Iterable[CodeStatement]) -> list[str]:
+    """Return why a server with a binary log refuses to create functions and triggers, in at most one sentence."""
+    made = [each for each in code if each.key.kind in ("function", "trigger")]
+    query = "SELECT @@log_bin AND NOT @@log_bin_trust_function_creators AS strict"
+    if not made or not session.rows(query, "looking up the binary log")[0]["strict"]:
+        return []
+    undeclared = [each for each in made if each.key.kind == "function" and not _DECLARED.search(each.sql)]
+    refused = undeclared if any(map(_TRUSTED.match, _grants(session))) else made
+    refused = [each for each in refused if not session.rows(each.there, f"looking up {each.key}")]
+    if not refused:
+        return []
+    more = "" if set(undeclared) & set(refused) else ", or grant the user SUPER"
+    names = some_text([str(each.key) for each in refused])
+    return [
+        f"The server writes a binary log, and lets this user create no {names}."
+        f" Run SET GLOBAL log_bin_trust_function_creators = 1 there{more}, or restore without --with-code."
+    ]
 
 
 class MysqlCode(CodeEntry):

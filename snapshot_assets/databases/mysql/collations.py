@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from snapshot_assets.databases.definition import Definition
+from snapshot_assets.databases.mysql.code import CodeStatement
 from snapshot_assets.databases.mysql.texts import tokens
-from snapshot_assets.format.relations import DatabaseSchema
 
 _OF_MYSQL = re.compile(r"utf8mb4_(?:\w+_)?0900_(?P<rest>bin|a[is]_c[is](?:_ks)?)")
+_FOR_MYSQL = re.compile(r"/\*!80\d{3} .*? \*/")
+"""What of a statement only MySQL runs."""
 
 
 def nearest(name: str, *, newer: bool) -> str:
@@ -31,13 +34,13 @@ def with_nearest(sql: str, *, newer: bool) -> str:
     return "".join(nearest(token, newer=newer) for token in tokens(sql))
 
 
-def losses(schema: DatabaseSchema, *, newer: bool) -> Iterator[str]:
-    """Yield a sentence for each collation of MySQL that documents name, with where."""
-    places = [(str(each.options.get("collation")), f"schema {each.name}") for each in schema.schemas]
-    for table in schema.tables:
-        options = tokens(str(table.options.get("table_options") or ""))
-        places += [(token, f"table {table.table_name}") for token in options]
-        places += [(str(each.collation), f"column {table.table_name}.{each.name}") for each in table.columns]
-    for name, where in places:
-        if (found := nearest(name, newer=newer)) != name:
-            yield f"Collation {name} of {where} becomes {found}, the nearest of MariaDB: texts may sort otherwise."
+def losses(definition: Definition, *, newer: bool) -> Iterator[str]:
+    """Yield a sentence for each collation of MySQL that statements name, with what they make."""
+    for statement in (*definition.before, *definition.after):
+        sql = f"{statement.sql} {statement.settings}" if isinstance(statement, CodeStatement) else statement.sql
+        for name in sorted(set(tokens(_FOR_MYSQL.sub("", sql)))):
+            if (found := nearest(name, newer=newer)) != name:
+                yield (
+                    f"Collation {name} of {statement.key} becomes {found}, the nearest of MariaDB: texts may sort"
+                    " otherwise."
+                )

@@ -81,7 +81,7 @@ class _Adapting:
         found = None
         for sequence in table.sequences:
             column = sequence.column
-            kind = table.column(column).type if column is not None else ""
+            kind = table.column(column).type.removesuffix(" unsigned") if column is not None else ""
             if column in first and sequence.increment == 1 and kind.endswith("int") and found is None:
                 found = column
             else:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from snapshot_assets.databases.mysql.broker import Broker
+from snapshot_assets.databases.mysql.broker import PLANNING, Broker
 from snapshot_assets.databases.mysql.introspect import SYSTEM
 from snapshot_assets.databases.mysql.session import BEGIN, SAVEPOINT, MysqlConnection
 from snapshot_assets.databases.protocol.source import DatabaseAddress, HeldState, OwnStates
@@ -29,8 +29,6 @@ LOCK_SECONDS, LOCK_TRIES = 2, 3
 transactions may wait for each other: one holds a row that the other's statement waits for, and the flush holds up its
 next statement."""
 _LOCK_SETTINGS = {"lock_wait_timeout": str(LOCK_SECONDS), "wait_timeout": "30"}  # also ends it if this machine dies
-_PLANNING = 1
-"""Connections that a run uses beside those of its tasks."""
 _FILE = "state.json"
 _WAITED = 1205
 _TIMES = "SELECT table_schema AS s, table_name AS t, create_time AS made FROM information_schema.tables WHERE {where}"
@@ -63,10 +61,12 @@ class State:
     Attributes:
         fence: Its position in the binary log; empty if the server does not show this user one.
         tables: The definitions of tables that nobody altered while the state was taken, by database and name.
+        readers: How many connections hold it for tasks.
     """
 
     fence: Mapping[str, str]
     tables: Mapping[str, Mapping[str, _Definition]]
+    readers: int
 
     @classmethod
     def read(cls, folder: str) -> State | None:
@@ -136,7 +136,7 @@ def _hold(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
     def connected(settings: Mapping[str, str] | None = None) -> MysqlConnection:
         return stack.enter_context(closing(MysqlConnection(address, settings)))
 
-    connections = [connected() for _ in range(readers + _PLANNING)]
+    connections = [connected() for _ in range(readers + PLANNING)]
     locker = connected(_LOCK_SETTINGS)
     for each in connections:
         # MariaDB does not release locks on tables early where it may log the transaction. The right is rare.
@@ -153,7 +153,7 @@ def _hold(address: DatabaseAddress, readers: int, stack: ExitStack) -> HeldState
         for schema, tables in after.items()
     }
     folder = stack.enter_context(tempfile.TemporaryDirectory(dir=process_folder()))
-    (Path(folder) / _FILE).write_text(json.dumps(asdict(State(fence, tables))), encoding="utf-8")
+    (Path(folder) / _FILE).write_text(json.dumps(asdict(State(fence, tables, readers))), encoding="utf-8")
     try:
         broker = stack.enter_context(closing(Broker(Path(folder), connections)))
     except OSError as error:  # such as a name that is too long

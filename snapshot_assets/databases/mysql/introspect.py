@@ -18,7 +18,7 @@ from snapshot_assets.databases.mysql.code import LISTED, code_options
 from snapshot_assets.databases.mysql.created_table import CreatedTable
 from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
-from snapshot_assets.databases.mysql.texts import constant, quoted, relations_of
+from snapshot_assets.databases.mysql.texts import NAME, called, constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
 from snapshot_assets.databases.mysql.types import ColumnType
 from snapshot_assets.databases.protocol.refusals import Refusals
@@ -67,6 +67,7 @@ SELECT g_table_schema AS table_schema, g_table_name AS table_name, g_geometry_co
 FROM information_schema.geometry_columns WHERE srid <> 0 AND {g_table}
 """
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
+_READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({NAME})\.({NAME})", re.IGNORECASE)
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
 _DOING = "reading the catalog"
@@ -331,11 +332,11 @@ class _Reader:
         record, query = self._views[name], view_query(self._session, name)
         refusals = Refusals()
         columns = self.columns(name, selection, refusals)
-        read, called = relations_of(query, name.schema)
+        read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
         functions = {
             TableName(each["table_schema"], each["name"]) for each in self._listed if each["kind"] == "function"
         }
-        calls = [f"function {each.dotted}" for each in sorted(called & functions)]
+        calls = [f"function {each.dotted}" for each in sorted(called(query, name.schema) & functions)]
         return View(
             schema_name=name.schema,
             name=name.table,

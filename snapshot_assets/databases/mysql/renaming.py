@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 
 from snapshot_assets.databases.convert.renaming import Renaming, check_distinct, renamed_schemas, renamed_tables
-from snapshot_assets.databases.mysql.texts import quoted, tokens, unquoted
-from snapshot_assets.format.options import SchemaOptions
+from snapshot_assets.databases.mysql.texts import called, quoted, tokens, unquoted
+from snapshot_assets.databases.selection.exclusions import NOT_CARRIED
+from snapshot_assets.format.options import SchemaOptions, ViewOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
 
 _Names = Mapping[TableName, TableName]
@@ -38,7 +39,7 @@ def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, 
         new = names[view.table_name]
         depends_on = tuple(names.get(each, each) for each in view.depends_on)
         update = {"schema_name": new.schema, "name": new.table, "definition": query, "depends_on": depends_on}
-        views.append(view.model_copy(update=update))
+        views.append(view.model_copy(update=update | {"options": _view_options(view, new)}))
     renamed = renamed_tables(schema, renaming)
     tables = tuple(_table(table, names) for table in renamed.tables)
     schemas = renamed_schemas(schema, renaming, lambda each: _schema_options(each, renaming))
@@ -52,6 +53,15 @@ def _schema_options(schema: Schema, renaming: Renaming) -> dict[str, object]:
     on = (None if each.on is None else renaming.table(each.on) for each in options.code)
     code = tuple(each.model_copy(update={"on": name}) for each, name in zip(options.code, on, strict=True))
     return options.model_copy(update={"sequences": sequences, "code": code}).values()
+
+
+def _view_options(view: View, new: TableName) -> dict[str, object]:
+    """Return the options of a view, which calls functions that it names without a schema in its own schema."""
+    listed, calls = ViewOptions.of(view).not_carried, set()
+    for schema, own in called(view.definition, ""):
+        if f"function {schema or view.schema_name}.{own}" in listed:
+            calls.add(f"function {schema or new.schema}.{own}")
+    return view.options | ({NOT_CARRIED: sorted(calls)} if calls else {})
 
 
 def _table(table: Table, names: _Names) -> Table:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any
 
 from snapshot_assets.databases.mysql.created_table import without_transactions
+from snapshot_assets.databases.mysql.dives import dive
 from snapshot_assets.databases.mysql.held import State, hold
 from snapshot_assets.databases.mysql.introspect import extract_schema
 from snapshot_assets.databases.mysql.query import extract_query
@@ -17,9 +21,11 @@ from snapshot_assets.databases.mysql.session import MysqlSession
 from snapshot_assets.databases.mysql.time_predicates import MysqlTimeColumn
 from snapshot_assets.databases.mysql.types import COMPARED, RANGED, ColumnType
 from snapshot_assets.databases.mysql.unfit_values import find_unfit
+from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.protocol.query import SAMPLE_ROWS, ColumnRange, Quantiles, is_query
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import (
+    AllRows,
     Answer,
     Database,
     DatabaseAddress,
@@ -45,8 +51,10 @@ SELECT table_rows AS row_count, data_length AS bytes, engine AS engine FROM info
 WHERE table_schema = %s AND table_name = %s
 """
 _WINDOWS = 4096  # windows that one query counts
+_COUNTED_AT_ONCE = 100_000  # rows from which on several connections count
 _LEAST_ROW = 16
 _SAMPLED = 2048  # rows of a sample for each part
+_NEARLY_ALL = 0.8  # of a table's rows: its parts then differ by a fourth at most
 _LEAST_TIME = timedelta(microseconds=1)
 
 
@@ -100,10 +108,15 @@ class MysqlDatabase(Scanner, Database):
         if is_query(scan.table):  # its rows cannot be estimated without running it
             return 0
         rows = self._rows(scan)
-        sizes = self.session.rows(_SIZES, f"estimating {scan.table.table_name}", tuple(scan.table.table_name))
-        known, size = (int(sizes[0][name] or 0) for name in ("row_count", "bytes")) if sizes else (0, 0)
+        known, size, _ = self._sizes(scan.table)
         least = _LEAST_ROW * len(scan.table.columns)
         return round(rows * (size / known if known else least))
+
+    def _sizes(self, table: Table) -> tuple[int, int, str]:
+        """Return the rows and bytes of a table, as the server estimates them, and its engine; "" of a view."""
+        sizes = self.session.rows(_SIZES, f"estimating {table.table_name}", tuple(table.table_name))
+        one = sizes[0] if sizes else {}
+        return int(one.get("row_count") or 0), int(one.get("bytes") or 0), str(one.get("engine") or "").lower()
 
     def _rows(self, scan: Scan) -> float:
         if isinstance(scan.rows, WindowRows) and (counted := self._counted_rows(scan.table, scan.rows)) is not None:
@@ -140,13 +153,14 @@ class MysqlDatabase(Scanner, Database):
         return [self._counts(table, rows) for table, rows in reads]
 
     def _counts(self, table: Table, rows: Sequence[Rows]) -> list[int] | None:
-        sizes = self.session.rows(_SIZES, f"counting {table.table_name}", tuple(table.table_name))
-        if is_query(table) or not sizes or str(sizes[0]["engine"]).lower() != "innodb":
+        known, _, engine = self._sizes(table)
+        if is_query(table) or engine != "innodb":
             return None  # of a view or another engine, two queries may read two states
         numbered = list(enumerate(rows))
         windows = [(number, each) for number, each in numbered if isinstance(each, WindowRows)]
         windows.sort(key=lambda window: window[1].start)
         counts = [0] * len(rows)
+        ranges = self._counted_ranges(table, known)
         for begin in range(0, max(len(windows), 1), _WINDOWS):
             others = [] if begin else [(n, each) for n, each in numbered if not isinstance(each, WindowRows)]
             number = _number_of_set(table, others, windows[begin : begin + _WINDOWS])
@@ -154,23 +168,64 @@ class MysqlDatabase(Scanner, Database):
             if len(rows) == 1:  # groups take longer than a predicate
                 number, where = "0", MysqlTimeColumn.predicate(table, rows[0])
             values = f"{number} AS n, COUNT(*) AS found"
-            for row in self.rows_of(table, values, f"{where} GROUP BY 1", " USE INDEX ()"):
+            for row in self._at_once(table, values, [f"{where} AND {each} GROUP BY 1" for each in ranges]):
                 if row["n"] is not None:
-                    counts[row["n"]] = row["found"]
+                    counts[row["n"]] += row["found"]
         self._counted |= {(table.table_name, each.start): (each.end, counts[number]) for number, each in windows}
         return counts
+
+    def _counted_ranges(self, table: Table, known: int) -> list[str]:
+        """Return the predicates of as many ranges of the key as connections hold the state; of all rows of others."""
+        readers = self.state.readers if self.state is not None and known >= _COUNTED_AT_ONCE else 1
+        column = ranged_key(table, RANGED) if readers > 1 else None
+        found = dive(self.session, self.from_item(table), column, "true", readers) if column is not None else None
+        return [each.predicate for each in found.ranges(readers)] if found is not None else ["true"]
+
+    def _at_once(self, table: Table, values: str, parts: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the rows of queries of a table's parts; each has a connection, and reads the table itself."""
+        index = " FORCE INDEX (PRIMARY)" if len(parts) > 1 else " USE INDEX ()"
+        with ExitStack() as stack:
+            others = [stack.enter_context(closing(MysqlDatabase(self._address))) for _ in parts[1:]]
+            databases = [self, *others]
+            pool = stack.enter_context(ThreadPoolExecutor(len(databases)))
+
+            def read() -> list[dict[str, Any]]:
+                found = pool.map(lambda one, where: one.rows_of(table, values, where, index), databases, parts)
+                return list(chain.from_iterable(found))
+
+            def interrupt() -> None:
+                for each in databases:
+                    each.interrupt()
+
+            return interruptible(read, interrupt)
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by ranges of the primary key, which are read one after the other; see `Database.split`."""
         column = ranged_key(scan.table, COMPARED) if parts > 1 else None
-        ranges = self._quantiles(scan, column, parts, parts * _SAMPLED).ranges(parts) if column is not None else []
+        ranges = self._divisors(scan, column, parts).ranges(parts) if column is not None else []
         return [replace(scan, part=each) for each in ranges] if len(ranges) > 1 else [scan]
 
     def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
         """Divide rows by the primary key, in whose order InnoDB stores them; see `Database.divide`."""
         column = ranged_key(scan.table, RANGED)
         within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
-        return [] if column is None else self._quantiles(scan, column, parts, parts * _SAMPLED).ranges(parts, within)
+        return [] if column is None else self._divisors(scan, column, parts).ranges(parts, within)
+
+    def _divisors(self, scan: Scan, column: Column, parts: int) -> Quantiles:
+        """Return the values that divide a key's rows: by estimates where all of a range of the key is read."""
+        found = None
+        if ranged_key(scan.table, RANGED) is not None and self._has_all(scan, column):
+            found = dive(self.session, self.from_item(scan.table), column, self.where(scan), parts)
+        return found or self._quantiles(scan, column, parts, parts * _SAMPLED)
+
+    def _has_all(self, scan: Scan, column: Column) -> bool:
+        """Return whether nearly all rows between the least and the greatest value of a key are read."""
+        if not isinstance(scan.rows, WindowRows):
+            return isinstance(scan.rows, AllRows | KeyRows)
+        known = self._sizes(scan.table)[0]
+        return column.name == scan.table.time_index or (
+            (self._counted_rows(scan.table, scan.rows) or 0) >= _NEARLY_ALL * known
+        )
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a column's rows; see `Database.quantiles`."""
@@ -244,14 +299,18 @@ class MysqlDatabase(Scanner, Database):
 
 
 def _number_of_set(table: Table, others: Sequence[tuple[int, Rows]], windows: Sequence[tuple[int, WindowRows]]) -> str:
-    """Return SQL for the number of the set that a row belongs to. Windows, in order, are searched by halves."""
+    """Return SQL for the number of the set that a row belongs to. Most rows are in windows, and are tried first."""
     cases = [f"WHEN {MysqlTimeColumn.predicate(table, each)} THEN {number}" for number, each in others]
-    if len(windows) > 1:
-        half = len(windows) // 2
-        first, last = windows[0][1], windows[half - 1][1]
-        within = MysqlTimeColumn.predicate(table, replace(first, end=last.end))
-        early, late = (_number_of_set(table, (), each) for each in (windows[:half], windows[half:]))
-        cases += [f"WHEN {within} THEN {early}", f"ELSE {late}"]
-    elif windows:
-        cases.append(f"WHEN {MysqlTimeColumn.predicate(table, windows[0][1])} THEN {windows[0][0]}")
+    if windows:
+        within = MysqlTimeColumn.predicate(table, replace(windows[0][1], end=windows[-1][1].end))
+        cases.insert(0, f"WHEN {within} THEN {_number_of_window(table, windows)}")
     return f"CASE {' '.join(cases)} END" if cases else "NULL"
+
+
+def _number_of_window(table: Table, windows: Sequence[tuple[int, WindowRows]]) -> str:
+    """Return SQL for the number of the window of a row between the first and the last one, found by halves."""
+    half = len(windows) // 2
+    if not half:
+        return str(windows[0][0])
+    early, late = (_number_of_set(table, (), each) for each in (windows[:half], windows[half:]))
+    return f"COALESCE({early}, {late})"

@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.definition import Statement
-from snapshot_assets.databases.mysql.code import CodeStatement
+from snapshot_assets.databases.definition import Definition, Statement
+from snapshot_assets.databases.mysql.code import CodeStatement, forbidden_by_log
 from snapshot_assets.databases.mysql.collations import losses, with_nearest
 from snapshot_assets.databases.mysql.ddl import Addition
 from snapshot_assets.databases.mysql.session import SQL_MODE
@@ -163,9 +163,13 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         """Return which values MySQL cannot hold; see `SqlTarget`."""
         return unfit_values(column) or self.longer_than_a_statement(column)
 
-    def differing(self, schema: DatabaseSchema) -> list[str]:
+    def differing(self, schema: DatabaseSchema, definition: Definition) -> list[str]:
         """Return which collations MariaDB lacks; see `SqlTarget`."""
-        return list(losses(schema, newer=self._has_newer_collations)) if self.mariadb else []
+        return list(losses(definition, newer=self._has_newer_collations)) if self.mariadb else []
+
+    def conflicts(self, definition: Definition) -> list[str]:
+        """Return which functions and triggers the server's binary log forbids; see `SqlTarget`."""
+        return forbidden_by_log(self, [each for each in definition.after if isinstance(each, CodeStatement)])
 
     @cached_property
     def _has_newer_collations(self) -> bool:

@@ -27,9 +27,7 @@ _COLLATION = re.compile(r"\w+")
 NAME = r"`(?:[^`]|``)*`"
 """The pattern of a name in backticks."""
 
-_READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({NAME})\.({NAME})", re.IGNORECASE)
 _CALLED = re.compile(rf"(?:({NAME})\.)?({NAME})\(")
-
 _STRING = re.compile(
     r"""'(?:[^']++|'')*+'|"(?:[^"]++|"")*+"|`[^`]*+`|(?:--(?=\s|$)|#)[^\n]*+|/\*(?!M?!).*?\*/""", re.DOTALL
 )
@@ -48,15 +46,14 @@ def unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`")
 
 
+def called(query: str, schema: str) -> set[TableName]:
+    """Return what the query of a view may call; names without a schema are of `schema`."""
+    return {TableName(unquoted(of) if of else schema, unquoted(own)) for of, own in _CALLED.findall(query)}
+
+
 def listed(names: Sequence[str]) -> str:
     """Return a list of names in backticks and parentheses."""
     return f"({', '.join(map(quoted, names))})"
-
-
-def relations_of(query: str, schema: str) -> tuple[set[TableName], set[TableName]]:
-    """Return the tables and views that a query of a view in `schema` reads, and the functions that it calls."""
-    read = {TableName(*map(unquoted, pair)) for pair in _READ.findall(query)}
-    return read, {TableName(unquoted(own) if own else schema, unquoted(name)) for own, name in _CALLED.findall(query)}
 
 
 def constant(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.protocol.target import OtherType, Reference
 from snapshot_assets.databases.sql import identifier, literal
@@ -33,9 +34,9 @@ _MOST_PRECISE = 6
 """Decimal digits of a second in a type without a precision."""
 
 
-def conflicts(connection: PostgresqlConnection, tables: Iterable[Table]) -> list[str]:
+def conflicts(connection: PostgresqlConnection, definition: Definition) -> list[str]:
     """Return a sentence for each type that exists in another form: values of the snapshot might not fit it."""
-    types = {kind.table_name: kind for table in tables for kind in table.types}
+    types = {kind.table_name: kind for table in definition.tables for kind in table.types}
     if not types:
         return []
     rows = connection.rows(_EXISTING.format(names=names_of(types)), "looking up types")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from snapshot_assets.databases.definition import Need, Statement
+from snapshot_assets.databases.definition import Definition, Need, Statement
 from snapshot_assets.databases.postgresql.connect import SETTINGS
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.disabled_triggers import (
@@ -136,7 +136,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         """Return which values PostgreSQL cannot hold; see `SqlTarget`."""
         return unfit_values(column)
 
-    def differing(self, schema: DatabaseSchema) -> list[str]:
+    def differing(self, schema: DatabaseSchema, definition: Definition) -> list[str]:
         """Return how the target's locale differs from the source's; see `SqlTarget`."""
         return list(differing_locale(self, schema))
 

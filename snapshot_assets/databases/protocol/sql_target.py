@@ -9,7 +9,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from snapshot_assets.databases.definition import Need, Rehearsal, Statement
+from snapshot_assets.databases.definition import Definition, Need, Rehearsal, Statement
 from snapshot_assets.databases.protocol import ledger
 from snapshot_assets.databases.protocol.source import AllRows, Rows
 from snapshot_assets.databases.protocol.sql_steps import SqlSteps
@@ -101,8 +101,8 @@ class SqlTarget(SqlSteps, ABC):
         """Return the objects that the target lacks, in order: none, because only PostgreSQL's snapshots need any."""
         return []
 
-    def conflicts(self, tables: Sequence[Table]) -> list[str]:
-        """Return why the target cannot have the tables, a sentence each, such as a type of another form."""
+    def conflicts(self, definition: Definition) -> list[str]:
+        """Return why the target cannot have the schema, a sentence each, such as a type of another form."""
         return []
 
     def unfit_values(self, column: Column) -> UnfitValues | None:
@@ -113,8 +113,8 @@ class SqlTarget(SqlSteps, ABC):
         """Return what would act on rows that are added, or deleted, and cannot be kept from it, a sentence for each."""
         return []
 
-    def differing(self, schema: DatabaseSchema) -> list[str]:
-        """Return what differs between the source of all documents and the target as databases, a sentence each."""
+    def differing(self, schema: DatabaseSchema, definition: Definition) -> list[str]:
+        """Return what differs between the source of all documents and the target, a sentence each."""
         return []
 
     def rehearse(self, statements: Sequence[Statement]) -> Rehearsal:

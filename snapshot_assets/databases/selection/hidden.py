@@ -58,6 +58,11 @@ def mask_of(table: Table, column: str) -> str | None:
     return mask
 
 
+def without_masks(table: Table) -> Table:
+    """Return a table whose columns are read as they are, such as that of a target, which holds the masked values."""
+    return table.model_copy(update={"options": {key: each for key, each in table.options.items() if key != MASKS}})
+
+
 def masked(mask: str, type_text: str) -> str:
     """Return the SQL expression of a mask in the type of its column."""
     return f"CAST((\n{mask}\n) AS {type_text})"

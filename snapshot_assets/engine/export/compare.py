@@ -24,7 +24,7 @@ from functools import partial
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import Rotation
 from snapshot_assets.databases.protocol.source import Answer, Database, Verdict
-from snapshot_assets.databases.selection.hidden import MASKS
+from snapshot_assets.databases.selection.hidden import MASKS, without_masks
 from snapshot_assets.engine.export.compare_record import Recorder
 from snapshot_assets.engine.export.parts import (
     Part,
@@ -305,10 +305,7 @@ def _plain(part: Part, rows: int | None) -> Part:
     """Return what to ask the source of a part: without masks, which may read more than its rows."""
     assert part.scan is not None
     assert rows is not None
-    table = part.scan.table
-    options = {name: value for name, value in table.options.items() if name != MASKS}
-    scan = replace(part.scan, table=table.model_copy(update={"options": options}))
-    return replace(part, scan=scan, exported=rows)
+    return replace(part, scan=replace(part.scan, table=without_masks(part.scan.table)), exported=rows)
 
 
 def _judged(unlike: ComparedPart, by_count: Answer, differences: RowDifferences) -> ComparedPart:

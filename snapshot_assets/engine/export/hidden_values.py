@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from snapshot_assets.errors import SnapshotError, TaskFailedError, TaskLostError
 
-_KEPT = ("sqlstate", "table", "column", "chunk", "remedy")
+_KEPT = ("sqlstate", "errno", "table", "column", "chunk", "remedy")
 """Attributes of errors that hold no values of rows."""
 
 
@@ -23,10 +23,11 @@ def hide_values(error: SnapshotError) -> SnapshotError:
     doing = error.attributes.get("doing")
     if doing is None and not isinstance(error, TaskFailedError | TaskLostError):
         return error
-    state = f" with SQLSTATE {error.attributes['sqlstate']}" if error.attributes.get("sqlstate") else ""
+    names = {"sqlstate": "SQLSTATE", "errno": "error"}
+    state = "".join(f" with {name} {found}" for key, name in names.items() if (found := error.attributes.get(key)))
     message = (
         f"{doing or 'A task of the export'} failed{state}. The text of the error may hold values that the plan hides,"
-        " so it is left out here: the log of the database has it, or a query with the plan's masks."
+        " so it is left out here: a query with the plan's masks shows it, and so may the log of the database."
     )
     message += f" {remedy}" if (remedy := error.attributes.get("remedy")) else ""
     kept = {name: error.attributes[name] for name in _KEPT if name in error.attributes}

@@ -17,6 +17,7 @@ import pyarrow as pa
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.protocol.source import Database, Scan
+from snapshot_assets.databases.selection.hidden import without_masks
 from snapshot_assets.engine.files.read import check_hash
 from snapshot_assets.engine.files.row_sums import row_sums
 from snapshot_assets.engine.jobs import shared_jobs
@@ -112,7 +113,7 @@ def _work(plan: RestorePlan, rows: TableRows, own: Mapping[TableName, Table]) ->
         for name, column in changed.items()
         if name not in mixed or column.carrier is Carrier.TEXT
     }
-    table = as_carried(rows.table, carried)
+    table = without_masks(as_carried(rows.table, carried))
     return _Work(rows._replace(table=table), table, frozenset(mixed))
 
 

@@ -252,7 +252,8 @@ def without_tables(
     return RestoreFailedError(
         f"{error} Not all rows are there of {names}: their keys and indexes wait, and the views and foreign keys that"
         f" need them. The other tables have theirs.{steps} To finish without these tables as a whole, add"
-        f" --exclude-tables {patterns}.",
+        f" --exclude-tables {patterns} (in Dagster exclude_tables). The next import without it loads them from the"
+        " newest revision, which may have other rows.",
         **error.attributes | {"tables": list(map(table_text, tables)), "steps": [each.facts for each in failed]},
     )
 

@@ -104,8 +104,8 @@ class TargetContents:
         existing: Tables and views that exist.
         other_types: Columns that exist with another type.
         missing: Objects that the target lacks, for tables that do not exist.
-        conflicts: Why the target cannot have the tables, a sentence each.
-        differing: What differs between the databases as a whole, a sentence each.
+        conflicts: Why the target cannot have the schema, a sentence each.
+        differing: What differs between the databases, a sentence each.
     """
 
     existing: Mapping[TableName, ExistingTable]
@@ -128,8 +128,8 @@ def read_target(target: SqlTarget, source: RestoreSource, definition: Definition
         if ledger.records == before.records:
             there = {name for name, each in existing.items() if each.what == "table" or name not in tables}
             needs = [need for need in definition.needs if not there >= set(need.tables)]
-            conflicts = target.conflicts(definition.tables)
-            differing = target.differing(source.documents[source.state.schema_id])
+            conflicts = target.conflicts(definition)
+            differing = target.differing(source.documents[source.state.schema_id], definition)
             return TargetContents(existing, other_types, ledger, target.missing(needs), conflicts, differing)
 
 

@@ -48,9 +48,10 @@ def test_tables_of_mysql_are_made_and_their_collations_are_named_first(
     try:
         with target(DatabaseAddress("into", second_mariadb_server.uri())) as opened:
             found = "utf8mb4_0900_ai_ci of {} becomes utf8mb4_uca1400_nopad_ai_ci, the nearest of MariaDB"
-            listed = "\n".join(opened.differing(schema))
-            assert found.format("column shop.t.x") in listed
-            assert found.format("table shop.t") in listed
+            listed = "\n".join(opened.differing(schema, definition))
+            for each in ("table shop.t", "view shop.v", "function shop.f"):
+                assert listed.count(found.format(each)) == 1
+            assert "function" not in "".join(opened.differing(schema, define(schema)))
             opened.begin(record_of(definition), "")
             make(opened, record_of(definition), [*definition.before, *definition.after])
         printed = second_mariadb_server.sql("SHOW CREATE TABLE shop.t")

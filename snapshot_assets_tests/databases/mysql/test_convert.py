@@ -25,7 +25,7 @@ from snapshot_assets.engine.export.restore_needs import restore_warnings
 from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, TableName
-from snapshot_assets.testing.restores import copy, definition_of, read_scan, source
+from snapshot_assets.testing.restores import copy, definition_of, read_scan, source, target
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import fresh
 from snapshot_assets_tests.databases.postgresql.helpers import execute
@@ -156,6 +156,22 @@ def test_a_file_of_duckdb_is_restored(tmp_path: Path, mariadb_server: MariadbSer
     copy(schema, origin, DatabaseAddress("into", mariadb_database))
     row = mariadb_server.sql("SELECT h, ns, d FROM main.t").split("\t")
     assert (row[:2], Decimal(row[2])) == (["-5", "2024-01-01 00:00:00.123456789"], Decimal("1.5"))
+
+
+def test_unsigned_numbers_come_back_from_duckdb_as_numbered(
+    tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    table = "CREATE TABLE t (id bigint unsigned AUTO_INCREMENT PRIMARY KEY, x int)"
+    mariadb_server.sql(table, "INSERT INTO t VALUES (41, 1)", database="shop")
+    origin, file = DatabaseAddress("shop", mariadb_database), DatabaseAddress("file", f"duckdb://{tmp_path}/f.duckdb")
+    copy(documents(origin), origin, file)
+    mariadb_server.drop_databases()
+    schema, into = documents(file), DatabaseAddress("into", mariadb_server.uri())
+    assert not [each for each in copy(schema, file, into).lost if "draws" in each]
+    with target(into) as opened:
+        assert not opened.differing(schema, definition_of(schema, into))
+    mariadb_server.sql("INSERT INTO t (x) VALUES (2)", database="shop")
+    assert mariadb_server.sql("SELECT id FROM shop.t") == "41\n42"
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])

@@ -45,6 +45,9 @@ def test_errors_keep_their_kind_and_state() -> None:
     error = hide_values(DatabaseError(f"reading t failed: {SECRET}", sqlstate="22P02", doing="reading t"))
     assert (type(error), error.attributes) == (DatabaseError, {"sqlstate": "22P02"})
     assert str(error).startswith("reading t failed with SQLSTATE 22P02.")
+    numbered = hide_values(DatabaseError(f"reading t failed: {SECRET}", errno=1242, doing="reading t"))
+    assert str(numbered).startswith("reading t failed with error 1242.")
+    assert numbered.attributes == {"errno": 1242}
     for foreign in (TaskFailedError(f"ArrowInvalid: {SECRET}", chunk=1), TaskLostError(f"A job was lost: {SECRET}")):
         assert SECRET not in str(hide_values(foreign))
         assert type(hide_values(foreign)) is type(foreign)

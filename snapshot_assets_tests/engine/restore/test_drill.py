@@ -272,3 +272,13 @@ def test_a_uri_keeps_its_options_and_gets_another_database() -> None:
         ("postgresql:///db?host=/tmp/s", "postgresql:///my%20drill?host=/tmp/s"),
     ):
         assert _uri_of(uri, "my drill") == expected
+
+
+def test_masked_values_are_equal_in_the_target_which_holds_them_already(place: Place, beside: DatabaseAddress) -> None:
+    place.sql("CREATE TABLE people (name VARCHAR); INSERT INTO people VALUES ('Ada'), (NULL)")
+    place.sql("CREATE TABLE secrets (name VARCHAR, hash VARCHAR); INSERT INTO secrets VALUES ('Ada', 'x')")
+    hashed = "(SELECT hash FROM secrets s WHERE s.name = people.name)"
+    place.export(mask={"main.people.name": hashed, "main.secrets.name": "md5(name)"})
+    with scratch_database(beside, NAME) as address:
+        found = compared(place.store, address)
+    assert [each for each in found if not each.equal] == []
