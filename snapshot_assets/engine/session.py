@@ -45,6 +45,7 @@ Session = Callable[[], SparkSession]
 _Item = TypeVar("_Item")
 
 _PYTHON, PYTHON_VARIABLE, DRIVER_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
+DAEMON, WORKER_DAEMON = "spark.python.daemon.module", "snapshot_assets.engine.worker_daemon"
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1", "[::1]"))
 _MANY = 1 << 16
 """Rows of a range that has a row in every partition."""
@@ -81,12 +82,16 @@ def worker_python(settings: Mapping[str, str]) -> str | None:
 
 
 def send_package(spark: SparkSession) -> SparkSession:
-    """Send this package to a session's executors once; they need the same Python and the dependencies."""
+    """Send this package to a session's executors once; they need the same Python and the dependencies.
+
+    Workers whose daemon belongs to this package have it.
+    """
     with _preparing:
         if spark not in _prepared:
             correct_worker_python(spark)
-            with span("send package"):
-                spark.addArtifacts(str(_package_zip()), pyfile=True)
+            if spark.conf.get(DAEMON, None) != WORKER_DAEMON:
+                with span("send package"):
+                    spark.addArtifacts(str(_package_zip()), pyfile=True)
             _prepared.add(spark)
     return spark
 

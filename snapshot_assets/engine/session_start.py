@@ -19,8 +19,10 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.engine.jvm_output import start_jvm
 from snapshot_assets.engine.session import (
+    DAEMON,
     DRIVER_VARIABLE,
     PYTHON_VARIABLE,
+    WORKER_DAEMON,
     correct_worker_python,
     is_classic,
     runs_this_python,
@@ -59,7 +61,6 @@ _CONNECT_RETRIES = 6
 """After 0.05, 0.2, 0.8, 3.2, 12.8 and 51.2 seconds."""
 _RELEASES_AT_EXIT = "SPARK_CONNECT_RELEASE_SESSION_ON_EXIT"
 _LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"
-_DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
 _LOG_LEVEL = "snapshots.log.level"
 """Property of the JVM that log4j2.properties reads."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
@@ -75,11 +76,11 @@ def session_config(chosen: Mapping[str, str]) -> dict[str, str]:
     ours = driver_settings(process_folder(), archive_file()) if in_jvm_of_ours else {}
     local = not LOCAL_SETTINGS.keys().isdisjoint(settings) or is_local(settings.get(MASTER, ""))
     if local:
-        # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
+        # The daemon imports this package, so it needs this process's path; `local-cluster` runs elsewhere.
         master = settings.get(MASTER) or known.get(MASTER, "")
         in_process = master.partition("[")[0] == "local"
         if in_process and worker_python({**known, **settings}) == sys.executable:
-            ours |= _DAEMON
+            ours[DAEMON] = WORKER_DAEMON
         if in_process and GATEWAY not in os.environ:  # that JVM runs already
             ours |= worker_settings(process_folder())
     if (in_jvm_of_ours or local) and not has_log_settings(os.environ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,3 +96,32 @@ def test_a_driver_whose_package_is_a_zip_configures_its_session_and_ships_the_sa
 ) -> None:
     configuration = (Path(snapshot_assets.__file__).parent / "engine" / "log4j2.properties").read_text()
     assert run_with_zip(executors_python, _CONFIGURE) == configuration + "\n"
+
+
+_SEND = """
+import sys
+from snapshot_assets.engine.session import send_package
+from snapshot_assets.engine.session_start import start_session
+from snapshot_assets.scratch_folders import process_folder
+
+spark = send_package(start_session({"spark.master": "local[1]", **dict(each.split("=") for each in sys.argv[1:])}))
+
+
+def same(batches):
+    from snapshot_assets.engine.reading import read  # the daemon does not import it
+
+    assert read.__file__
+    return batches
+
+
+assert spark.range(0, 1, 1, 1).mapInArrow(same, "id long").count() == 1
+print(*(each.suffix for each in process_folder().glob("snapshot_assets-*")))
+spark.stop()
+"""
+
+
+@pytest.mark.parametrize(("settings", "sent"), [((), ""), (("spark.python.daemon.module=pyspark.daemon",), ".zip")])
+def test_the_package_is_sent_unless_workers_have_it_from_their_daemon(settings: tuple[str, ...], sent: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _SEND, *settings], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == sent

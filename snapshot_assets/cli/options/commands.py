@@ -67,7 +67,6 @@ _GRACE = (
 
 _PERIODS = {"daily": "days", "weekly": "ISO weeks", "monthly": "months", "yearly": "years"}
 
-
 GROUPS = {
     "plan": "show plans of the configuration",
     "export": "create, list, verify and delete snapshots",

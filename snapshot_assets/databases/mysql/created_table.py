@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from snapshot_assets.databases.mysql.texts import NAME, unquoted
@@ -11,7 +11,9 @@ from snapshot_assets.format.relations import Table
 
 _DIGITS = re.compile(rf"(?P<name>{NAME}) .* DEFAULT +(?P<digits>x'[0-9A-F]+')")
 _KEY_LINE = re.compile(rf"(?:(?P<kind>UNIQUE|FULLTEXT|SPATIAL) )?KEY (?P<name>{NAME}) .*")
-_CONSTRAINT_LINE = re.compile(rf"CONSTRAINT (?P<name>{NAME}) (?:FOREIGN KEY|CHECK) .*")
+_FOREIGN_KEY_LINE, _CHECK_LINE = (
+    re.compile(rf"CONSTRAINT (?P<name>{NAME}) {kind} .*") for kind in ("FOREIGN KEY", "CHECK")
+)
 _ELSEWHERE = re.compile(r" (?:AUTO_INCREMENT=\d+|COMMENT='(?:[^'\\]|''|\\.)*')")
 _PARTITIONS = re.compile(r"\s*(?:/\*!\d+ )?(PARTITION BY .*?)(?: \*/)?", re.DOTALL)
 
@@ -28,7 +30,8 @@ class CreatedTable:
         defaults: The defaults, by column, whose bytes are no text: `information_schema` has question marks for them.
         primary: The primary key's; None without one.
         keys: Those of the other keys, by name.
-        constraints: Those of foreign keys and checks, by name.
+        foreign_keys: Those of foreign keys, by name.
+        checks: Those of checks, by name.
         periods: Those of its periods of time.
         options: The end, without what documents have elsewhere.
         partitions: The clause of its partitions; "" without any.
@@ -38,7 +41,8 @@ class CreatedTable:
     defaults: Mapping[str, str]
     primary: str | None
     keys: Mapping[str, str]
-    constraints: Mapping[str, str]
+    foreign_keys: Mapping[str, str]
+    checks: Mapping[str, str]
     periods: tuple[str, ...]
     options: str
     partitions: str
@@ -54,14 +58,17 @@ class CreatedTable:
             columns=tuple(unquoted(match[0]) for match in map(re.compile(NAME).match, lines) if match),
             defaults={unquoted(match["name"]): match["digits"] for match in map(_DIGITS.match, lines) if match},
             primary=next((line for line in lines if line.startswith("PRIMARY KEY")), None),
-            keys={unquoted(match["name"]): match[0] for match in map(_KEY_LINE.fullmatch, lines) if match},
-            constraints={
-                unquoted(match["name"]): match[0] for match in map(_CONSTRAINT_LINE.fullmatch, lines) if match
-            },
+            keys=_by_name(_KEY_LINE, lines),
+            foreign_keys=_by_name(_FOREIGN_KEY_LINE, lines),
+            checks=_by_name(_CHECK_LINE, lines),
             periods=tuple(line for line in lines if line.startswith("PERIOD FOR")),
             options=_ELSEWHERE.sub("", f" {options}").strip(),
             partitions=clause[1] if clause else partitions,
         )
+
+
+def _by_name(line: re.Pattern[str], lines: Iterable[str]) -> dict[str, str]:
+    return {unquoted(match["name"]): match[0] for match in map(line.fullmatch, lines) if match}
 
 
 def without_transactions(table: Table) -> bool:

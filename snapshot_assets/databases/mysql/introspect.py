@@ -67,7 +67,6 @@ SELECT g_table_schema AS table_schema, g_table_name AS table_name, g_geometry_co
 FROM information_schema.geometry_columns WHERE srid <> 0 AND {g_table}
 """
 _VIEWS = "SELECT * FROM information_schema.views WHERE {table}"
-_FOREIGN_KEY = re.compile(rf"CONSTRAINT {NAME} FOREIGN KEY")
 _READ = re.compile(rf"(?:\b(?:from|join)|,)[\s(]*({NAME})\.({NAME})", re.IGNORECASE)
 _ON_UPDATE = re.compile(r"\bon update (\S+)", re.IGNORECASE)
 _SEQUENCE_TYPE = "SEQUENCE"
@@ -319,14 +318,14 @@ class _Reader:
                 referenced_schema=records[0]["referenced_table_schema"],
                 referenced_table=records[0]["referenced_table_name"],
                 referenced_columns=tuple(each["referenced_column_name"] for each in records),
-                definition=parts.constraints[key],
+                definition=parts.foreign_keys[key],
             )
             for key, records in by_name.items()
         )
 
     def _checks_of(self, name: TableName, parts: CreatedTable) -> tuple[CheckConstraint, ...]:
         found = {each["name"]: f"CHECK ({each['clause']})" for each in self._checks.get(name, ())}
-        found |= {key: line for key, line in parts.constraints.items() if not _FOREIGN_KEY.match(line)}
+        found |= parts.checks
         return tuple(CheckConstraint(name=key, definition=text) for key, text in found.items())
 
     def _view(self, name: TableName, selection: Selection) -> View:

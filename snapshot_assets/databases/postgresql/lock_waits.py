@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from snapshot_assets.databases.postgresql.connect import connect
 
 _WAIT = """
@@ -14,15 +16,18 @@ _WAIT = """
     ) || ')', ', ') AS holders
     FROM pg_catalog.pg_locks l, pg_catalog.unnest(pg_catalog.pg_blocking_pids(l.pid)) h (pid)
     LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = h.pid
-    WHERE l.pid = {own} AND NOT l.granted GROUP BY 1
+    WHERE l.pid = {own} AND pg_catalog.pg_postmaster_start_time() = '{started}' AND NOT l.granted GROUP BY 1
 """
 """Process 0 stands for a prepared transaction."""
 
 
-def describe_wait(uri: str, own: int) -> str:
-    """Return what session `own` waits for, and who holds it, by a connection of its own; "" if it waits for no lock."""
+def describe_wait(uri: str, own: int, started: datetime) -> str:
+    """Return what session `own` waits for, and who holds it, by a connection of its own; "" if it waits for no lock.
+
+    A URI may lead to several servers. Only the one that `started` when the session's did knows the session.
+    """
     # A catalog may be locked too.
     with connect(uri, {"statement_timeout": "10s"}) as other, other.cursor() as cursor:
-        cursor.execute(_WAIT.format(own=own))
+        cursor.execute(_WAIT.format(own=own, started=started))
         rows = cursor.fetch_arrow_table().to_pylist()
     return f"Waiting for {rows[0]['lock']}, held by session {rows[0]['holders']}" if rows else ""

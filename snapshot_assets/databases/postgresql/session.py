@@ -9,24 +9,23 @@ Statements contain their values: with bound parameters the driver would not use 
 from __future__ import annotations
 
 import inspect
-import re
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.connect import connect
+from snapshot_assets.databases.postgresql.connect import SETTINGS, connect
 from snapshot_assets.databases.postgresql.failures import (
     NO_NUL,
     NOT_UTF8,
     connect_failure,
     fields_of,
     lacks_state,
+    secrets_of,
     translated,
 )
 from snapshot_assets.databases.postgresql.lock_waits import describe_wait
@@ -41,46 +40,6 @@ from snapshot_assets.format.relations import TableName
 
 if TYPE_CHECKING:
     import adbc_driver_postgresql.dbapi as adbc
-
-SETTINGS = {
-    # The driver takes all texts for UTF-8. The server converts them, and refuses those that have no such form.
-    "client_encoding": "UTF8",
-    # The text of values. A restore reads it under the same settings.
-    "DateStyle": "ISO, YMD",
-    "IntervalStyle": "postgres",
-    "TimeZone": "UTC",
-    "bytea_output": "hex",
-    "extra_float_digits": "1",
-    "lc_monetary": "C",
-    "xmlbinary": "base64",
-    "xmloption": "content",
-    "quote_all_identifiers": "off",
-    "standard_conforming_strings": "on",
-    # Only names in pg_catalog are printed without their schema, as in pg_dump.
-    "search_path": "",
-    # A policy that would hide rows causes an error instead.
-    "row_security": "off",
-    # A chunk has no time limit; a session that holds a state is idle for hours.
-    "statement_timeout": "0",
-    "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "idle_session_timeout": "0",
-    "transaction_timeout": "0",
-    # Bodies of functions may name what is created after them, as in pg_dump.
-    "check_function_bodies": "off",
-    # Compiling takes longer than it saves in plain scans.
-    "jit": "off",
-    # All rows of a cursor are read.
-    "cursor_tuple_fraction": "1",
-    # What would change the meaning of texts and conditions, leave out rows, or end the session at its first error.
-    "array_nulls": "on",
-    "transform_null_equals": "off",
-    "gin_fuzzy_search_limit": "0",
-    "exit_on_error": "off",
-    # The driver prints notices.
-    "client_min_messages": "warning",
-}
-"""Settings of every connection. The server's version may not know all of them; those are left out."""
 
 _BATCH_BYTES = 8 << 20
 """Size at which the driver ends a batch. It reads equally fast from 1 to 16 MiB, and slower beyond."""
@@ -111,21 +70,6 @@ def _driver_errors() -> tuple[type[Exception], ...]:
     return adbc_driver_manager.Error, pa.ArrowException, OSError
 
 
-def secrets_of(uri: str) -> tuple[str, ...]:
-    """Return the passwords in a URI, as written and decoded, longest first.
-
-    If a password contains an unencoded `/`, `?`, `#`, `@` or `:`, libpq splits it there and quotes the pieces in its
-    errors. The pieces are returned too.
-    """
-    password = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    secrets = {password, *re.split(r"[/?#@:]", password)}
-    with suppress(ValueError):
-        options = parse_qs(urlsplit(uri).query)
-        secrets.update(value for name in ("password", "sslpassword") for value in options.get(name, ()))
-    secrets |= {unquote(value) for value in secrets}
-    return tuple(sorted(filter(None, secrets), key=len, reverse=True))
-
-
 def oid_array(oids: Iterable[int]) -> str:
     """Return an `oid[]` constant."""
     return f"'{{{','.join(map(str, oids))}}}'::pg_catalog.oid[]"
@@ -144,7 +88,7 @@ class PostgresqlConnection:
     def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
         self._name = f"PostgreSQL {address.alias!r}"
         self._secrets = secrets_of(address.uri)
-        self._uri, self._pid = address.uri, 0
+        self._describe_wait: Callable[[], str] = str  # "" until the server has named the session
         self._prepared: tuple[str, ...] = ()
         self._cursor: adbc.Cursor | None = None
         self._interrupted = self._standby = False
@@ -160,12 +104,13 @@ class PostgresqlConnection:
         values = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
         query = (
             "SELECT pg_catalog.set_config(v.name, v.value, false), pg_catalog.pg_is_in_recovery() AS standby,"
-            " pg_catalog.pg_backend_pid() AS pid"
+            " pg_catalog.pg_backend_pid() AS pid, pg_catalog.pg_postmaster_start_time() AS started"
             f" FROM (VALUES {values}) v (name, value) WHERE pg_catalog.current_setting(v.name, true) IS NOT NULL"
         )
         try:
             pinned = self.rows(query, "pinning the session", NO_SOURCE)[0]
-            self._standby, self._pid = pinned["standby"], pinned["pid"]
+            self._standby = pinned["standby"]
+            self._describe_wait = partial(describe_wait, address.uri, pinned["pid"], pinned["started"])
         except BaseException:
             self.close()
             raise
@@ -243,7 +188,7 @@ class PostgresqlConnection:
     def _watching(self, doing: str) -> AbstractContextManager[None]:
         def describe() -> str:
             with suppress(*_driver_errors()):
-                return describe_wait(self._uri, self._pid)
+                return self._describe_wait()
             return ""
 
         return reporting_waits(f"{self._name}: {doing}", describe)

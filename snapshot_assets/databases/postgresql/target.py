@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from snapshot_assets.databases.definition import Definition, Need, Statement
+from snapshot_assets.databases.postgresql.connect import SETTINGS
 from snapshot_assets.databases.postgresql.database_locale import differing_locale
 from snapshot_assets.databases.postgresql.disabled_triggers import (
     acting,
@@ -32,7 +33,7 @@ from snapshot_assets.databases.postgresql.large_objects import (
 )
 from snapshot_assets.databases.postgresql.object_names import lookup
 from snapshot_assets.databases.postgresql.rehearsal import rehearse
-from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.write_forms import Receiver, WriteForm, receivers, unfit_values, write_form
 from snapshot_assets.databases.protocol.driver_batches import Feed

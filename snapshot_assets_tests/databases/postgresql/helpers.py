@@ -12,8 +12,8 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.definition import Definition, Statement
+from snapshot_assets.databases.postgresql.connect import SETTINGS
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets.databases.postgresql.session import SETTINGS
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.databases.protocol.steps import steps_of

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from snapshot_assets.databases.postgresql import open as open_postgresql
-from snapshot_assets.databases.postgresql.session import secrets_of
+from snapshot_assets.databases.postgresql.failures import secrets_of
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.errors import (
     AmbiguousTimeIndexError,

@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
+from snapshot_assets.databases.postgresql.connect import SETTINGS
+from snapshot_assets.databases.postgresql.session import PostgresqlConnection
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.format.relations import TableName
