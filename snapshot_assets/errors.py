@@ -297,6 +297,10 @@ class CarrierError(DatabaseError):
     """The native carrier of a column cannot represent a value exactly."""
 
 
+class PlugInError(DatabaseError):
+    """A plug-in returned what its contract does not allow, or raised an error that is not of this package."""
+
+
 class ConsistencyLostError(DatabaseError):
     """The exported database snapshot that a run reads no longer exists."""
 

@@ -17,6 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, cast
 
 from snapshot_assets.databases.contract import CONTRACT, Access, DatabaseKind, DatabaseModule, TargetModule
+from snapshot_assets.databases.protocol.checked_source import CheckedSource
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.spans import span
@@ -88,8 +89,8 @@ def _plug_in(name: str) -> TargetModule:
     except Exception as error:  # whatever the code of another package raises
         raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
     kind = getattr(module, "KIND", None)
-    if kind is None or kind.contract != CONTRACT:
-        found = "has no KIND" if kind is None else f"is written for contract {kind.contract}"
+    if not isinstance(kind, DatabaseKind) or kind.contract != CONTRACT:
+        found = f"is written for contract {kind.contract}" if isinstance(kind, DatabaseKind) else "has no KIND"
         raise _broken(entry, f"{found}; this package has contract {CONTRACT}")
     if missing := [each for each in (*_SOURCE, *(_TARGET if kind.target else ())) if not hasattr(module, each)]:
         raise _broken(entry, f"lacks {', '.join(missing)}")
@@ -128,7 +129,7 @@ def default_alias(uri: str) -> str:
     """
     alias = database_module(uri).default_alias(uri)
     kind = kind_of(uri)
-    if kind.access is not Access.ASSET and not _ALIAS.fullmatch(alias):
+    if kind.access is not Access.ASSET and not (isinstance(alias, str) and _ALIAS.fullmatch(alias)):
         raise UnknownSourceError(
             f"{kind.name}: default_alias() of its plug-in returned a text that is no alias: 1 to 100 of A-Z, a-z, 0-9,"
             " `_`, `.` and `-`. Write the database under an alias of your own in the configuration.",
@@ -146,10 +147,13 @@ def open_database(address: DatabaseAddress) -> Database:
         DatabaseDeniedError: The database refused the user or password.
         DatabaseLockedError: Another process holds the database file.
         DatabaseError: The database does not exist, or it is damaged.
+        PlugInError: The plug-in raised an error of another package.
     """
     with span("connect"):
-        import_drivers(kind_of(address.uri))
-        return database_module(address.uri).open(address)
+        kind = kind_of(address.uri)
+        import_drivers(kind)
+        plug_in = CheckedSource(kind.name, address.uri, database_module(address.uri))
+        return cast(Database, CheckedSource(kind.name, address.uri, plug_in.open(address)))
 
 
 def database_module(uri: str) -> DatabaseModule:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
+_SHORTEST = 4
+"""Least length of a known secret that is looked for."""
 
 _NAMES = (
     r"passw(?:or)?d|passphrase|\bpass(?=\s*=)|pwd|secret|token|credentials?|signature|\bsig(?=\s*=)"
@@ -60,9 +62,11 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     """Return a text with `***` in place of its credentials, and of known secrets, plain and percent-encoded.
 
     Credentials are user and password of URIs, values assigned to names such as `password` or `sig`, tokens and keys of
-    known formats.
+    known formats. Known secrets of fewer than 4 characters stay: they are parts of other words, and every `***` in a
+    word would show them.
     """
-    forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret)) if secret}
+    long = (secret for secret in secrets if len(secret) >= _SHORTEST)
+    forms = {form for secret in long for form in (secret, quote(secret, safe=""), quote_plus(secret))}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, MASK)
     for pattern, replacement in _RULES:

@@ -23,8 +23,10 @@ from snapshot_assets.testing.restores import read_scan, source, utc
 def read_ids(
     database: Database, table: Table, rows: Rows | None = None, part: ColumnRange | str | None = None
 ) -> list[int]:
-    """Return the sorted ids of a scan's rows."""
-    return sorted(read_scan(database, Scan(table, rows or AllRows(), part))["id"].to_pylist())
+    """Return the sorted ids of a scan's rows; fails if one is yielded twice."""
+    ids = read_scan(database, Scan(table, rows or AllRows(), part))["id"].to_pylist()
+    assert len(set(ids)) == len(ids), "scan() yields a row twice"
+    return sorted(ids)
 
 
 class SourceSuite:
@@ -49,7 +51,8 @@ class SourceSuite:
         self, database: Database, example: ExampleDatabase, table: Table, sets: Sequence[Rows], rows: list[int]
     ) -> None:
         """Check that a count of disjoint sets of a table's rows returns what scans of them do."""
-        assert database.count_rows([(table, sets)], thorough=True) == [rows if example.counts_rows else None]
+        expected = [rows if example.counts_rows else None]
+        assert database.count_rows([(table, sets)], thorough=True) == expected, "count_rows() and scan() differ"
 
     def test_the_kind_is_of_this_contract_and_documents_record_it(self, example: ExampleDatabase) -> None:
         example.execute("CREATE TABLE t (id INTEGER)")
@@ -57,7 +60,7 @@ class SourceSuite:
         with source(example.address) as database:
             schema = database.extract(Selection())
             assert (kind.contract, schema.database, database.kind) == (CONTRACT, kind.name, kind.name)
-            assert all(isinstance(each, str) for pair in database.fence().items() for each in pair)
+            database.fence()
         assert kind_named(kind.name) is kind
         assert rule_of(schema) is kind.names
         assert kind.form.lower().startswith(f"{kind.name}:")
@@ -134,8 +137,9 @@ class SourceSuite:
                 whole = read_ids(database, table, rows_read)
                 for parts in (1, 3):
                     scans = database.split(scan, parts)
-                    assert 1 <= len(scans) <= parts
-                    assert sorted(i for each in scans for i in read_ids(database, table, each.rows, each.part)) == whole
+                    assert 1 <= len(scans) <= parts, "split() returns more scans than it was asked for"
+                    found = sorted(i for each in scans for i in read_ids(database, table, each.rows, each.part))
+                    assert found == whole, "the scans of split() overlap, or leave out rows"
                 self.check_counts(database, example, table, [rows_read], [len(whole)])
                 assert 0 < database.estimate(scan) < 100 * len(whole) * len(table.columns)
 

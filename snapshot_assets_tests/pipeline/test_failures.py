@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from snapshot_assets.catalog.operations import seal
+from snapshot_assets.databases.duckdb.source import DuckDBDatabase
 from snapshot_assets.errors import (
     DamageError,
     DatabaseUnavailableError,
@@ -130,6 +131,17 @@ def test_the_hook_of_the_documents_reports_a_step_that_failed(make_project: Make
     assert text.startswith("demo__schema: ")
     assert "source.duckdb" in text
     assert len(text.splitlines()[-1]) > 20  # the remedy
+
+
+def test_a_mistake_of_a_plug_in_is_shown_by_its_name_and_starts_no_snapshot(
+    make_project: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project()
+    monkeypatch.setattr(DuckDBDatabase, "fence", lambda _: {"lsn": 5})
+    failure = project.failure(project.run("schema", with_checks=False))
+    assert str(failure.description).startswith("duckdb: fence() of its plug-in returned {'lsn': 5}; ['lsn'] should be")
+    assert "run again" in str(failure.metadata["remedy"].value)
+    assert not project.location.exists() or not any(project.location.iterdir())
 
 
 def test_checks_of_a_snapshot_that_is_gone_fail_with_a_remedy(make_project: Make) -> None:

@@ -43,7 +43,8 @@ from snapshot_assets.storage.base import ObjectStore, warn_once
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from snapshot_assets.catalog.state.file_columns import ByKind, FileColumns
+    from snapshot_assets.catalog.state.bounds import Bounds, ByKind
+    from snapshot_assets.catalog.state.file_columns import FileColumns
 
 FILES, BOUNDS = "files", "bounds"
 _DIGEST = 32
@@ -85,16 +86,18 @@ def checkpoint_bytes(state: State) -> bytes:
 
 def same_states(one: State, other: State, *, statistics: bool = True) -> bool:
     """Return whether two states have the same checkpoint; reads all statistics, unless they need not be the same."""
-    import pyarrow as pa
-
     if replace(_header(one), released_holds=()) != replace(_header(other), released_holds=()):
         return False  # one may come from a checkpoint of a build that did not record released holds
     first, second = one.files.merged(), other.files.merged()
-    if not _equal(first.table, second.table):
-        return False
-    columns = first.bounds.columns | second.bounds.columns if statistics else ()
-    for column in columns:  # all together may not fit into memory
-        these, those = first.bounds.of(column), second.bounds.of(column)
+    return _equal(first.table, second.table) and (not statistics or same_bounds(first.bounds, second.bounds))
+
+
+def same_bounds(one: Bounds, other: Bounds) -> bool:
+    """Return whether two sets of bounds are the same."""
+    import pyarrow as pa
+
+    for column in one.columns | other.columns:  # all together may not fit into memory
+        these, those = one.of(column), other.of(column)
         if these.keys() != those.keys() or not all(_equal(table, those[kind]) for kind, table in these.items()):
             return False
         del these, those
@@ -165,7 +168,8 @@ def read_checkpoint(store: ObjectStore, revision: int, *, whole: bool = False) -
 
 
 def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, whole: bool) -> FileColumns:
-    from snapshot_assets.catalog.state.file_columns import COLUMNS, KINDS, Bounds, FileColumns, schema_of
+    from snapshot_assets.catalog.state.bounds import KINDS, Bounds, schema_of
+    from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
 
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:

@@ -222,7 +222,9 @@ def read_entries(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int
         except FAULTS as fault:
             return fault
 
-    yield from zip(revisions, in_parallel(store, read, revisions), strict=True)
+    entries = in_parallel(store, read, revisions)
+    for revision in revisions:  # `zip` would keep the last entry, of tens of megabytes, until it has the next one
+        yield revision, next(entries)
 
 
 def _refuse_half_deleted(store: ObjectStore, revision: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from snapshot_assets.catalog.log.checkpoints import read_checkpoint, read_own_checkpoint, same_states
+from snapshot_assets.catalog.log.checkpoints import read_checkpoint, read_own_checkpoint, same_bounds, same_states
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import Listing, is_there, list_log, log_after, read_entry
 from snapshot_assets.catalog.replica import Replica, marker_or_fault, with_versions
@@ -226,21 +226,23 @@ class LogScan:
         if not self._usable:
             self._usable = self._start_at(revision)
             return
-        path, checkpoint = checkpoint_path(revision), None
-        self.state.files.move_to_columns()
-        try:
-            checkpoint = read_checkpoint(self.store, revision, whole=True)
-            if checkpoint.location_id != self.state.location_id:
-                raise foreign_location(path, checkpoint.location_id, self.state.location_id)
-            if not same_states(checkpoint, self.state):
-                raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
-            self.state.files = checkpoint.files  # the same in columns, without statistics in memory
-        except ObjectNotFoundError:
-            pass  # pruned since it was listed
-        except FAULTS as fault:
-            self._note(path, fault)
-            if checkpoint is None and isinstance(fault, DamageError):
-                self.torn.add(path)
+        path, checkpoint, files = checkpoint_path(revision), None, self.state.files
+        with files.packed():  # beside the checkpoint's
+            try:
+                checkpoint = read_checkpoint(self.store, revision, whole=True)
+                if checkpoint.location_id != self.state.location_id:
+                    raise foreign_location(path, checkpoint.location_id, self.state.location_id)
+                is_same = same_states(checkpoint, self.state, statistics=False)
+                bounds = checkpoint.files.take_bounds()
+                if not is_same or not same_bounds(bounds, files.merged().bounds):
+                    raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
+                files.replace_bounds(bounds)  # by the same, in one part
+            except ObjectNotFoundError:
+                pass  # pruned since it was listed
+            except FAULTS as fault:
+                self._note(path, fault)
+                if checkpoint is None and isinstance(fault, DamageError):
+                    self.torn.add(path)
 
     def _note(self, path: str, fault: FaultError) -> None:
         self.faults.append((fault.attributes.get("object", path), fault))

@@ -8,6 +8,7 @@ returned has several.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import merge
@@ -16,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.catalog.state.file_columns import FileColumns, FileState, Removal, columns_of
+from snapshot_assets.catalog.state.bounds import Bounds
+from snapshot_assets.catalog.state.file_columns import FileColumns, FileState, Removal, columns_of, merge_columns
 from snapshot_assets.format.actions import DataFile
 
 MOST_PLAIN = 5_000
@@ -98,7 +100,7 @@ class FileSet:
             rows = base.last_rows(rest)
             rest -= rows.keys()
             returned = base.take(np.array(sorted(rows.values()), dtype=np.int64)).as_live(added=revision)
-            self._replace_base(base.merge(returned.sorted()))
+            self._replace_base(merge_columns([base, returned.sorted()]))
         for file in closed.values():
             self.add(file, revision)
         return live | rest
@@ -120,11 +122,36 @@ class FileSet:
     def move_to_columns(self) -> None:
         """Move all files that are plain values to columns; `merged` would make columns beside those that are here."""
         if changed := [*self.closed, *self._added()]:
-            added, base = columns_of(changed).sorted().packed(), self._patched()
-            self.closed, self.added, self._added_columns, self._plain = [], {}, None, 0
-            self._replace_base(added if base is None else base.merge(added))
+            parts = [base] if (base := self._patched()) is not None else []
             del base
+            parts.append(columns_of(changed).sorted().packed())
+            self.closed, self.added, self._added_columns, self._plain, self.base = [], {}, None, 0, None
+            self._replace_base(merge_columns(parts))
             pa.default_memory_pool().release_unused()  # the columns before, which it keeps otherwise
+
+    @contextmanager
+    def packed(self) -> Iterator[None]:
+        """Hold all files in columns that are compressed in memory, which can only be compared meanwhile."""
+        self.move_to_columns()
+        self._replace_base(self.merged().packed(rows=True))
+        pa.default_memory_pool().release_unused()
+        try:
+            yield
+        finally:
+            assert self.base is not None
+            self._replace_base(FileColumns(self.base.table.unpacked(), self.base.bounds))
+
+    def take_bounds(self) -> Bounds:
+        """Return the statistics of files in columns, and forget the files."""
+        assert self.base is not None
+        bounds, self.base = self.base.bounds, None
+        pa.default_memory_pool().release_unused()
+        return bounds
+
+    def replace_bounds(self, bounds: Bounds) -> None:
+        """Hold other statistics of files in columns."""
+        assert self.base is not None
+        self.base = replace(self.base, bounds=bounds)
 
     def _replace_base(self, base: FileColumns) -> None:
         self.base, self.removed, self.purged, self._live = base, {}, set(), None
@@ -252,7 +279,7 @@ class FileSet:
         if base is not None and not changed:
             return base  # which is sorted
         added = columns_of(changed).sorted()
-        return added if base is None else base.merge(added)
+        return added if base is None else merge_columns([base, added])
 
     def _patched(self) -> FileColumns | None:
         """Return the base with the changes of its files since."""

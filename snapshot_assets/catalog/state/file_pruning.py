@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.catalog.state.file_columns import Bounds, ByKind, FileColumns, FileState
+from snapshot_assets.catalog.state.bounds import Bounds, ByKind
+from snapshot_assets.catalog.state.file_columns import FileColumns, FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import ColumnStatistics, DataFile, Header, Tombstone
 from snapshot_assets.format.codec import to_micros

@@ -74,6 +74,9 @@ class _Stripped:
             "sequences": tuple(each for each in table.sequences if each.column not in hidden.names),
         }
         options = {**table.options, **hidden.options()}
+        if periods := options.pop("periods", ()):
+            names = hidden.names
+            options["periods"] = [each for each in periods if self._keeps("period", "", mentioned(each, names))]
         if self._lost:
             options[NOT_CARRIED] = [*options.get(NOT_CARRIED, ()), *self._lost]
         return table.model_copy(update={**kept, "options": options})

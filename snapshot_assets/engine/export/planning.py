@@ -36,6 +36,7 @@ from snapshot_assets.errors import (
     ConflictError,
     ConsistencyLostError,
     DatabaseDeniedError,
+    PlugInError,
     SnapshotError,
     TransientError,
     UnknownRelationError,
@@ -49,7 +50,7 @@ from snapshot_assets.format.scrub import scrub
 
 _LOG = logging.getLogger(__name__)
 
-_OF_THE_SOURCE = (ConsistencyLostError, TransientError, DatabaseDeniedError, UnknownRelationError)
+_OF_THE_SOURCE = (ConsistencyLostError, TransientError, DatabaseDeniedError, PlugInError, UnknownRelationError)
 """Errors of the whole source, which end the planning; any other error fails only its chunk."""
 
 SLICE_BYTES = 32 << 20

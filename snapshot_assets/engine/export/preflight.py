@@ -15,7 +15,7 @@ from snapshot_assets.databases.selection.selection import suggestion
 from snapshot_assets.engine.export.hidden_values import hiding_values
 from snapshot_assets.engine.export.start_snapshot import closed_end, exported_schema
 from snapshot_assets.engine.progress import Stage, silent
-from snapshot_assets.errors import DatabaseError, PlanError, UnknownRelationError
+from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import rule_of
@@ -47,12 +47,6 @@ def checked_schemas(
     refusals = Refusals()
     with span("introspect"):
         extracted = exported = source.extract(plan.selection, refusals)
-        if extracted.database != source.kind:
-            raise DatabaseError(
-                f"The plug-in of {source.kind} describes a database of kind {extracted.database!r}; expected"
-                f" {source.kind!r}, by which a restore reads the documents. Report it to the plug-in's authors.",
-                found=extracted.database,
-            )
     undecided = [table for table in extracted.tables if table.table_name in refusals.undecided]
     with refusals.noting(but=UnknownRelationError):  # where names are wrong, it is no news that nothing is selected
         decided = tuple(table for table in extracted.tables if table not in undecided)

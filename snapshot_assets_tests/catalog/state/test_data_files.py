@@ -13,8 +13,9 @@ import pytest
 
 from snapshot_assets.catalog.state import data_files as file_set
 from snapshot_assets.catalog.state import file_columns
+from snapshot_assets.catalog.state.bounds import Bounds
 from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.file_columns import Bounds, FileColumns, FileState
+from snapshot_assets.catalog.state.file_columns import FileColumns, FileState
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import ColumnStatistics, DataFile

@@ -29,8 +29,8 @@ from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.seals import ssh
 from snapshot_assets.catalog.seals.ssh import NAMESPACE, Signing
+from snapshot_assets.catalog.state.bounds import Bounds, ByKind
 from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.file_columns import Bounds, ByKind
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.records import record_verification

@@ -144,6 +144,20 @@ def test_a_hidden_column_is_neither_read_by_views_nor_by_generated_columns(
         described(mariadb_database, Selection(masks={(parent, "id"): "0"}))
 
 
+def test_a_period_of_a_hidden_column_is_left_out_with_its_key(
+    mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    booked = "id int NOT NULL, since date NOT NULL, until date NOT NULL, PERIOD FOR valid (since, until)"
+    mariadb_server.sql(f"CREATE TABLE t ({booked}, PRIMARY KEY (id, valid WITHOUT OVERLAPS))", database="shop")
+    name = TableName("shop", "t")
+    [table] = described(
+        mariadb_database, Selection(exclude_columns=((name, "until"),), time_columns={name: None})
+    ).tables
+    lost = [each.partition(" (")[0] for each in table.options["not_carried"]]
+    assert (table.primary_key, table.options["periods"]) == (None, [])
+    assert sorted(lost) == ['column "until"', "period", "primary key"]
+
+
 def test_several_times_need_a_choice(mariadb_server: MariadbServer, mariadb_database: str) -> None:
     mariadb_server.sql("CREATE TABLE t (a datetime, b timestamp NULL, c date)", database="shop")
     with pytest.raises(AmbiguousTimeIndexError, match=r"2 timestamp columns \('a', 'b'\)"):

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from snapshot_assets.catalog.state.bounds import Bounds, schema_of
 from snapshot_assets.catalog.state.data_files import FileSet
-from snapshot_assets.catalog.state.file_columns import COLUMNS, Bounds, FileColumns, schema_of
+from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.files.batches import true_rows

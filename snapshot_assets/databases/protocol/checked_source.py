@@ -1,0 +1,170 @@
+"""The boundary to the plug-in of a source: checks its answers, and names it in errors that are not of this package.
+
+A mistake of a plug-in would else show as a `TypeError` of the code that uses the answer, or as a wrong snapshot.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+from pydantic import AwareDatetime, InstanceOf, NonNegativeInt, TypeAdapter, ValidationError
+
+from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles
+from snapshot_assets.databases.protocol.refusals import Refusals
+from snapshot_assets.databases.protocol.source import Answer, Scan, Selection
+from snapshot_assets.errors import DocumentError, PlugInError, SnapshotError, foreign_text
+from snapshot_assets.format.names import ColumnPath
+from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.format.scrub import scrub
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TYPES: dict[str, Any] = {
+    "changes_since": Sequence[InstanceOf[Answer]],
+    "count_outside": NonNegativeInt,
+    "count_rows": Sequence[Sequence[NonNegativeInt] | None],
+    "divide": Sequence[InstanceOf[ColumnRange]],
+    "estimate": NonNegativeInt,
+    "extract": InstanceOf[DatabaseSchema],
+    "fence": dict[str, str],
+    "quantiles": InstanceOf[Quantiles],
+    "spelled": InstanceOf[Selection],
+    "split": Sequence[InstanceOf[Scan]],
+    "time_bounds": tuple[AwareDatetime, AwareDatetime] | None,
+    "unfit": Sequence[InstanceOf[SnapshotError]],
+}
+"""Types of answers, by method; all others are taken as they are."""
+_RULES: dict[str, tuple[Callable[..., bool], str]] = {
+    "changes_since": (lambda found, parts: len(found) == len(parts), "an answer for each part"),
+    "count_rows": (
+        lambda found, reads, **_: (
+            len(found) == len(reads)
+            and all(own is None or len(own) == len(sets) for own, (_, sets) in zip(found, reads, strict=True))
+        ),
+        "for each table None, or a number for each of its sets of rows",
+    ),
+    "hold": (lambda found, _: all(hasattr(found, each) for each in ("token", "unshared", "check")), "a HeldState"),
+    "scan": (lambda found, _: isinstance(found, Iterable), "an iterator of batches"),
+    "split": (
+        lambda found, *_: 0 < len(found) == len({each.part for each in found}),
+        "one scan or several, each of another part",
+    ),
+}
+"""By method, whether an answer fits the arguments, and what is expected."""
+_Error = TypeVar("_Error", bound=Exception)
+
+
+@cache
+def _type(method: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_TYPES.get(method, Any))
+
+
+class CheckedSource:
+    """A plug-in's module, a source that it opened, or a state that this holds; every call of it is checked.
+
+    Args:
+        kind: The plug-in's kind, for messages.
+        uri: The URI, whose password no message shows.
+        own: The module, source or state.
+    """
+
+    def __init__(self, kind: str, uri: str, own: Any) -> None:
+        self._kind, self._uri, self._own = kind, uri, own
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._own, name)
+        return partial(self._call, name, found) if callable(found) else found
+
+    def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
+        """Describe what is selected; see `SchemaSource.extract`."""
+        schema: DatabaseSchema = self._call("extract", self._own.extract, selection, refusals)
+        for mistake in _mistakes(schema, self._kind, complete=refusals is None or not refusals.errors):
+            raise self._fault("extract", f"describes {mistake}")
+        return schema
+
+    @contextmanager
+    def hold(self, readers: Callable[[], int]) -> Iterator[CheckedSource]:
+        """Hold the present state; see `Database.hold`."""
+        with ExitStack() as stack:
+            held = self._call("hold", lambda asked: stack.enter_context(self._own.hold(asked)), readers)
+            yield CheckedSource(self._kind, self._uri, held)
+
+    @contextmanager
+    def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Stream rows; see `Database.scan`. Later errors are the caller's too, and pass through."""
+        try:
+            with ExitStack() as stack:
+                batches = self._call("scan", lambda asked: stack.enter_context(self._own.scan(asked)), scan)
+                yield self._batches(scan.table, batches)
+        except Exception as error:
+            self._scrubbed(error)
+            raise
+
+    def _batches(self, table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        schema = table.arrow_schema()
+        for batch in batches:
+            if not isinstance(batch, pa.RecordBatch) or not batch.schema.equals(schema):
+                found = f"a {type(batch).__name__} with {getattr(batch, 'schema', 'no schema')}"
+                what = f"yields {found} for {table.table_name}; expected a RecordBatch with {schema}"
+                raise self._fault("scan", what.replace("\n", ", "))
+            yield batch
+
+    def _call(self, method: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            found = call(*arguments, **options)
+        except SnapshotError as error:
+            self._scrubbed(error)
+            raise
+        except Exception as error:
+            raise self._fault(method, f"raised {foreign_text(error)}") from self._scrubbed(error)
+        try:
+            _type(method).validate_python(found, strict=True)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            place = "".join(f"[{each!r}]" for each in wrong["loc"]) or "it"
+            what = f"returned {reprlib.repr(found)}; {place} {wrong['msg'].removeprefix('Input ')}"
+            raise self._fault(method, what) from None
+        fits, expected = _RULES.get(method, (lambda *_, **__: True, ""))
+        if not fits(found, *arguments, **options):
+            raise self._fault(method, f"returned {reprlib.repr(found)}; expected {expected}")
+        return found
+
+    def _fault(self, method: str, what: str) -> PlugInError:
+        text = f"{self._kind}: {method}() of its plug-in {what.rstrip('.')}. Report it to the plug-in's authors."
+        return self._scrubbed(PlugInError(text))
+
+    def _scrubbed(self, error: _Error) -> _Error:
+        """Take the password out of an error, in which a driver may have written it."""
+        if secret := self._uri.rpartition("@")[0].partition("://")[2].partition(":")[2]:
+            hidden = (scrub(each, (secret, unquote(secret))) if isinstance(each, str) else each for each in error.args)
+            error.args = tuple(hidden)
+        return error
+
+
+def _mistakes(schema: DatabaseSchema, kind: str, *, complete: bool) -> Iterator[str]:
+    """Yield what is wrong with documents; they lack columns if the source refused something."""
+    if schema.database != kind:
+        yield f"a database of kind {schema.database!r}; expected {kind!r}, by which a restore reads the documents"
+    relations = [each.table_name for each in (*schema.tables, *schema.views)]
+    columns = [(table, column) for table in schema.tables for column in table.columns]
+    names = [*relations, *(ColumnPath(table.table_name, column.name) for table, column in columns)]
+    if len(set(names)) < len(names):
+        yield f"{next(each for each, count in Counter(names).items() if count > 1)} twice; expected each name once"
+    for table in schema.tables:
+        if complete and table.time_index not in (None, *(each.name for each in table.columns)):
+            yield f"{table.table_name} with the time index {table.time_index!r}; expected one of its columns"
+    for table, column in {column.arrow_type: (table, column) for table, column in columns}.values():
+        try:
+            column.arrow_field()
+        except (DocumentError, AttributeError):
+            expected = "expected a text that `arrow_type_text` writes"
+            yield f"{table.table_name} with arrow_type {column.arrow_type!r} of column {column.name!r}; {expected}"
