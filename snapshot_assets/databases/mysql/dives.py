@@ -42,9 +42,11 @@ def dive(session: MysqlSession, table: str, column: Column, where: str, parts: i
     ends = (f"(SELECT {name} FROM {table} WHERE {where} ORDER BY {name} {to} LIMIT 1)" for to in ("ASC", "DESC"))
     query = f"SELECT {', '.join(f'CAST({end} AS CHAR) AS {key}' for key, end in zip('ab', ends, strict=True))}"
     [found] = session.rows(query, f"dividing {table}")
+    if found["a"] is None:
+        return None
     try:
         low, high = (_number(found[key], kind) for key in "ab")
-    except (TypeError, ValueError):
+    except ValueError:
         return None
     sized: dict[_Cell, int] = {}
     cells = _divided((low, high + 1), parts * _FINER)

@@ -183,13 +183,15 @@ class MysqlDatabase(Scanner, Database):
 
     def _at_once(self, table: Table, values: str, parts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows of queries of a table's parts; each has a connection, and reads the table itself."""
-        index = " FORCE INDEX (PRIMARY)" if len(parts) > 1 else " USE INDEX ()"
+        if len(parts) == 1:
+            return self.rows_of(table, values, parts[0], " USE INDEX ()")
         with ExitStack() as stack:
             others = [stack.enter_context(closing(MysqlDatabase(self._address))) for _ in parts[1:]]
             databases = [self, *others]
             pool = stack.enter_context(ThreadPoolExecutor(len(databases)))
 
             def read() -> list[dict[str, Any]]:
+                index = " FORCE INDEX (PRIMARY)"
                 found = pool.map(lambda one, where: one.rows_of(table, values, where, index), databases, parts)
                 return list(chain.from_iterable(found))
 
@@ -222,10 +224,10 @@ class MysqlDatabase(Scanner, Database):
         """Return whether nearly all rows between the least and the greatest value of a key are read."""
         if not isinstance(scan.rows, WindowRows):
             return isinstance(scan.rows, AllRows | KeyRows)
-        known = self._sizes(scan.table)[0]
-        return column.name == scan.table.time_index or (
-            (self._counted_rows(scan.table, scan.rows) or 0) >= _NEARLY_ALL * known
-        )
+        if column.name == scan.table.time_index:
+            return True
+        counted = self._counted_rows(scan.table, scan.rows)
+        return counted is not None and counted >= _NEARLY_ALL * self._sizes(scan.table)[0]
 
     def quantiles(self, scan: Scan, column: str, parts: int) -> Quantiles:
         """Return the values that divide a column's rows; see `Database.quantiles`."""
