@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
+from contextlib import suppress
+from urllib.parse import parse_qs, quote, quote_plus, unquote, urlsplit
 
 MASK = "***"
 _SHORTEST = 4
@@ -56,6 +57,21 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         MASK,
     ),
 )
+
+
+def secrets_of(uri: str) -> tuple[str, ...]:
+    """Return the passwords in a URI, as written and decoded, longest first.
+
+    If a password contains an unencoded `/`, `?`, `#`, `@` or `:`, drivers such as libpq split it there and quote the
+    pieces in their errors. The pieces are returned too.
+    """
+    password = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    secrets = {password, *re.split(r"[/?#@:]", password)}
+    with suppress(ValueError):
+        options = parse_qs(urlsplit(uri).query)
+        secrets.update(value for name in ("password", "sslpassword") for value in options.get(name, ()))
+    secrets |= {unquote(value) for value in secrets}
+    return tuple(sorted(filter(None, secrets), key=len, reverse=True))
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:

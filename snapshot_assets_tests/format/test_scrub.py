@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.format.scrub import MASK, scrub
+from snapshot_assets.format.scrub import MASK, scrub, secrets_of
 
 SECRET = "hunter2hunter2"
 
@@ -120,3 +120,8 @@ def test_scrubbing_twice_changes_nothing_more(text):
 )
 def test_long_texts_are_scrubbed_in_linear_time(hostile):
     assert scrub(hostile) == hostile
+
+
+def test_all_forms_of_a_password_are_secret() -> None:
+    assert set(secrets_of("postgresql://me:a%20b@h/d?password=c%26d&sslpassword=e")) == {"a%20b", "a b", "c&d", "e"}
+    assert secrets_of("postgresql://me@h/d") == ()

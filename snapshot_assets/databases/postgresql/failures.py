@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from snapshot_assets.databases.contract import ENCODED
 from snapshot_assets.errors import (
@@ -52,21 +50,6 @@ NO_NUL = {
 _EXCLUDABLE = ("08", "HV", "42501", "XX001")
 _CONFLICT = "40001"
 _UNSUPPORTED = "0A000"
-
-
-def secrets_of(uri: str) -> tuple[str, ...]:
-    """Return the passwords in a URI, as written and decoded, longest first.
-
-    If a password contains an unencoded `/`, `?`, `#`, `@` or `:`, libpq splits it there and quotes the pieces in its
-    errors. The pieces are returned too.
-    """
-    password = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    secrets = {password, *re.split(r"[/?#@:]", password)}
-    with suppress(ValueError):
-        options = parse_qs(urlsplit(uri).query)
-        secrets.update(value for name in ("password", "sslpassword") for value in options.get(name, ()))
-    secrets |= {unquote(value) for value in secrets}
-    return tuple(sorted(filter(None, secrets), key=len, reverse=True))
 
 
 def _remedy_of(state: str | None, *, answers: bool, standby: bool, selects: bool) -> str:

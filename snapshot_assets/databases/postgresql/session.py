@@ -25,7 +25,6 @@ from snapshot_assets.databases.postgresql.failures import (
     connect_failure,
     fields_of,
     lacks_state,
-    secrets_of,
     translated,
 )
 from snapshot_assets.databases.postgresql.lock_waits import describe_wait
@@ -37,6 +36,7 @@ from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, DatabaseUnavailableError, SnapshotError
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.scrub import secrets_of
 
 if TYPE_CHECKING:
     import adbc_driver_postgresql.dbapi as adbc

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote
 
 from pydantic import AwareDatetime, InstanceOf, NonNegativeInt, TypeAdapter, ValidationError
 
@@ -21,7 +20,7 @@ from snapshot_assets.databases.protocol.source import Answer, Scan, Selection
 from snapshot_assets.errors import DocumentError, PlugInError, SnapshotError, foreign_text
 from snapshot_assets.format.names import ColumnPath
 from snapshot_assets.format.relations import DatabaseSchema, Table
-from snapshot_assets.format.scrub import scrub
+from snapshot_assets.format.scrub import scrub, secrets_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,9 +143,8 @@ class CheckedSource:
 
     def _scrubbed(self, error: _Error) -> _Error:
         """Take the password out of an error, in which a driver may have written it."""
-        if secret := self._uri.rpartition("@")[0].partition("://")[2].partition(":")[2]:
-            hidden = (scrub(each, (secret, unquote(secret))) if isinstance(each, str) else each for each in error.args)
-            error.args = tuple(hidden)
+        if secrets := secrets_of(self._uri):
+            error.args = tuple(scrub(each, secrets) if isinstance(each, str) else each for each in error.args)
         return error
 
 

@@ -5,7 +5,6 @@ import socket
 import pytest
 
 from snapshot_assets.databases.postgresql import open as open_postgresql
-from snapshot_assets.databases.postgresql.failures import secrets_of
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.errors import (
     AmbiguousTimeIndexError,
@@ -62,11 +61,6 @@ def test_a_malformed_uri_is_refused_without_its_password(uri: str) -> None:
         open_postgresql(DatabaseAddress("shop", uri))
     assert "s3cr" not in str(caught.value)
     assert not isinstance(caught.value, DatabaseUnavailableError)
-
-
-def test_all_forms_of_a_password_are_secret() -> None:
-    assert set(secrets_of("postgresql://me:a%20b@h/d?password=c%26d&sslpassword=e")) == {"a%20b", "a b", "c&d", "e"}
-    assert secrets_of("postgresql://me@h/d") == ()
 
 
 @pytest.fixture
