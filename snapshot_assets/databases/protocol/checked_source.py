@@ -52,7 +52,7 @@ _RULES: dict[str, tuple[Callable[..., bool], str]] = {
     "hold": (lambda found, _: all(hasattr(found, each) for each in ("token", "unshared", "check")), "a HeldState"),
     "scan": (lambda found, _: isinstance(found, Iterable), "an iterator of batches"),
     "split": (
-        lambda found, *_: 0 < len(found) == len({each.part for each in found}),
+        lambda found, *_: 0 < len(found) == len({(each.rows, each.part) for each in found}),
         "one scan or several, each of another part",
     ),
 }

@@ -251,9 +251,9 @@ def without_tables(
     steps = f" {_failed_text(failed)}." if failed else ""
     return RestoreFailedError(
         f"{error} Not all rows are there of {names}: their keys and indexes wait, and the views and foreign keys that"
-        f" need them. The other tables have theirs.{steps} To finish without these tables as a whole, add"
-        f" --exclude-tables {patterns} (in Dagster exclude_tables). The next import without it loads them from the"
-        " newest revision, which may have other rows.",
+        f" need them. The other tables have theirs.{steps} Once an import without these tables has finished (in"
+        " Dagster by exclude_tables), the next one with them loads them from the newest revision, which may have other"
+        f" rows. To finish without these tables as a whole, add --exclude-tables {patterns}.",
         **error.attributes | {"tables": list(map(table_text, tables)), "steps": [each.facts for each in failed]},
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from snapshot_assets.databases.definition import Definition
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.engine.restore.settings import Filters
@@ -20,7 +21,7 @@ BUILTIN = "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'"
 
 def differing(schema: DatabaseSchema, uri: str) -> list[str]:
     with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target:
-        return target.differing(schema)
+        return target.differing(schema, Definition())
 
 
 def test_another_locale_is_named_with_the_options_that_make_a_target_like_the_source(
