@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from snapshot_assets.databases.convert.renaming import too_long
 from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
+from snapshot_assets.databases.mysql import KIND
 from snapshot_assets.databases.mysql.code import MysqlCode
 from snapshot_assets.databases.mysql.created_table import without_transactions
 from snapshot_assets.databases.mysql.texts import (
@@ -104,7 +106,8 @@ class _Defining:
         after += [each.statement() for each in self._code if not each.late]
         after += self._views()
         after += [each.statement() for each in self._code if each.late]
-        return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=tuple(self._too_long()))
+        refused = too_long(self._schema, KIND.title, _LONGEST, "character")
+        return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=refused)
 
     def _restored_code(self, wanted: bool) -> Iterator[MysqlCode]:
         tables = {table.table_name for table in self._schema.tables}
@@ -117,19 +120,6 @@ class _Defining:
                     yield each
                 else:
                     self._lost.append(not_restored(str(each.made)))
-
-    def _too_long(self) -> Iterator[str]:
-        names = [("Schema", each.name, each.name) for each in self._schema.schemas]
-        relations: list[Table | View] = [*self._schema.tables, *self._schema.views]
-        for each in relations:
-            names.append((type(each).__name__, str(each.table_name), each.name))
-            names += [("Column", f"{each.table_name}.{column.name}", column.name) for column in each.columns]
-        for what, shown, name in names:
-            if len(name) > _LONGEST:
-                yield (
-                    f"{what} {shown} has a name of {len(name)} characters; MySQL has at most {_LONGEST}. Rename it in"
-                    " the source, or leave it out."
-                )
 
     def _table(self, table: Table) -> Table:
         """Return a table with expressions only if they are wanted."""
@@ -346,13 +336,7 @@ def _other_keys(table: Table) -> Iterator[tuple[str, str, str, bool]]:
     A key that an AUTO_INCREMENT column begins must be there from the start; the keys before that one keep their order.
     """
     name, primary = table.table_name, table.primary_key
-    keys = [
-        (
-            *("unique constraint", each.name, each.columns),
-            each.definition or f"UNIQUE KEY {quoted(each.name)} {listed(each.columns)}",
-        )
-        for each in table.unique
-    ]
+    keys = [("unique constraint", each.name, each.columns, each.definition or "") for each in table.unique]
     keys += [("index", each.name, each.columns, each.definition) for each in table.indexes]
     numbered, inline = _numbered(table), 0
     if primary is None or primary.columns[:1] != (numbered,):

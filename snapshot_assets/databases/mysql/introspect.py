@@ -7,7 +7,6 @@ its end, without what documents have elsewhere.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -46,7 +45,6 @@ from snapshot_assets.format.relations import (
     View,
 )
 
-_LOG = logging.getLogger(__name__)
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 """The server's own databases."""
 
@@ -147,13 +145,6 @@ class _Reader:
         documented = [name for name in selected if name not in self._views or name in selection.tables]
         hidden = {name for _, name in (*selection.exclude_columns, *selection.masks)}
         hidden |= {name.table for name in columns if excludes(selection, name)}
-        [folds] = self._session.rows("SELECT @@lower_case_table_names AS folds", _DOING)
-        if folds["folds"] and self._listed:
-            _LOG.warning(
-                "MySQL %r compares names of tables without their case (lower_case_table_names). Code that spells them"
-                " otherwise than the server lists them works only on a server that does, too.",
-                self._session.alias,
-            )
         code = code_options(self._session, self._listed, set(documented) - self._views.keys(), hidden)
         named = (name for name in selected if name not in set(documented))
         views = list(_readable(named, lambda name: self._view(name, selection), refusals))

@@ -262,11 +262,10 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         """Run a statement of a definition, which is for a session in which backslashes escape, or with its settings."""
         doing = f"making {statement.key}"
         within = statement.table.schema if statement.table else ""
-        statement = replace(statement, sql=self._known(statement.sql))
-        sql = statement.sql.encode()
+        sql = self._known(statement.sql).encode()
         settings, after = f"SESSION sql_mode = '{_STRICT}'", [f"SET SESSION sql_mode = '{_LOAD_MODE}'"]
         if isinstance(statement, CodeStatement):
-            within, settings, sql = statement.within, self._known(statement.settings), statement.encoded
+            within, settings = statement.within, self._known(statement.settings)
             after += ["SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00', SESSION timestamp = DEFAULT"]
         before = [f"USE {identifier(within)}"] if within else []  # views may call functions without naming it
         try:

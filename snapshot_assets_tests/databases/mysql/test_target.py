@@ -344,29 +344,8 @@ def test_a_user_without_rights_is_told_which(mariadb_server: MariadbServer, mari
 
 def test_a_server_has_no_scratch_databases(mariadb_database: str) -> None:
     address = DatabaseAddress("shop", mariadb_database)
-    with (
-        pytest.raises(UnknownSourceError, match="can have no scratch database drill"),
-        target_module(address).scratch(address, "drill"),
-    ):
-        pass
-
-
-def test_a_statement_is_interrupted_by_another_thread(mariadb_server: MariadbServer, mariadb_database: str) -> None:
-    with opened(mariadb_database) as target:
-        errors: list[BaseException] = []
-
-        def sleep() -> None:
-            try:
-                target._rows("SELECT SLEEP(1000) + 1 FROM (SELECT 1) x", "sleeping")
-            except DatabaseError as error:
-                errors.append(error)
-
-        sleeping = threading.Thread(target=sleep)
-        sleeping.start()
-        until(lambda: waiting(mariadb_server, "SLEEP"))
-        target.interrupt()
-        sleeping.join()
-        assert target._rows("SELECT 1 AS one", "looking") == [{"one": 1}]
+    with pytest.raises(UnknownSourceError, match="can have no scratch database drill"):
+        target_module(address).scratch(address, "drill")
 
 
 def test_a_server_that_must_not_write_is_refused_before_anything_is_planned(
