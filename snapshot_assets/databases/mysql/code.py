@@ -14,7 +14,7 @@ from typing import Any
 
 from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
 from snapshot_assets.databases.mysql.session import MysqlConnection, MysqlSession
-from snapshot_assets.databases.mysql.texts import NAME, check_collation, quoted, unquoted
+from snapshot_assets.databases.mysql.texts import NAME, check_collation, found_in, quoted, unquoted
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, Unshown
 from snapshot_assets.databases.selection.hidden import mentioned
 from snapshot_assets.databases.sql import literal
@@ -227,11 +227,8 @@ class MysqlCode(CodeEntry):
             )
         schema = self.schema_name or ""
         of = self.kind if self.late else "routine"
-        there = (
-            f"SELECT 1 AS found FROM information_schema.{of}s WHERE {of}_schema = {literal(schema)}"
-            f" AND {of}_name = {literal(self.name.removeprefix(f'{schema}.'))}"
-        )
-        there += "" if self.late else f" AND routine_type = {literal(self.kind.upper())}"
+        names = {f"{of}_schema": schema, f"{of}_name": self.name.removeprefix(f"{schema}.")}
+        there = found_in(f"{of}s", **names, **({} if self.late else {"routine_type": self.kind.upper()}))
         # The statement is sent in utf8mb4, in which each character that its own set has stays what it is.
         kept = {
             "sql_mode": literal(self.sql_mode),

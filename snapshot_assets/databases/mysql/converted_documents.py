@@ -57,12 +57,8 @@ class _Adapting:
                     "columns": tuple(self._column(table, column, numbered) for column in table.columns),
                     "sequences": tuple(each for each in table.sequences if each.column == numbered),
                     "foreign_keys": tuple(self._foreign_keys(table, numbered)),
-                    "unique": tuple(
-                        each.model_copy(update=_key(each.name, each.columns, True)) for each in table.unique
-                    ),
-                    "indexes": tuple(
-                        each.model_copy(update=_key(each.name, each.columns, each.unique)) for each in table.indexes
-                    ),
+                    "unique": tuple(each.model_copy(update=_key(each, unique=True)) for each in table.unique),
+                    "indexes": tuple(each.model_copy(update=_key(each, unique=each.unique)) for each in table.indexes),
                     "comment": self._comment("table", str(name), table.comment),
                 }
             )

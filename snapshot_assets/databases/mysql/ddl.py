@@ -13,7 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from snapshot_assets.databases.convert.renaming import too_long
-from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
+from snapshot_assets.databases.definition import (
+    Advance,
+    Create,
+    Definition,
+    ObjectKey,
+    Statement,
+    ordered_views,
+    without_expressions,
+)
 from snapshot_assets.databases.mysql import KIND
 from snapshot_assets.databases.mysql.code import MysqlCode
 from snapshot_assets.databases.mysql.created_table import without_transactions
@@ -23,6 +31,7 @@ from snapshot_assets.databases.mysql.texts import (
     check_text,
     check_type,
     constant,
+    found_in,
     listed,
     quoted,
 )
@@ -94,7 +103,9 @@ class _Defining:
 
     def definition(self) -> Definition:
         self._lost += uncarried(self._schema)
-        tables = tuple(map(self._table, self._schema.tables))
+        tables = self._schema.tables
+        if not self._expressions:
+            tables = tuple(without_expressions(table, self._lost, words=_ROW_TIMES) for table in tables)
         before = [*self._schemas(), *self._sequences()]
         before += [
             Statement(ObjectKey("table", table.table_name), self._create_table(table), table.table_name)
@@ -121,26 +132,6 @@ class _Defining:
                 else:
                     self._lost.append(not_restored(str(each.made)))
 
-    def _table(self, table: Table) -> Table:
-        """Return a table with expressions only if they are wanted."""
-        if self._expressions:
-            return table
-        for check in table.checks:
-            self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
-        columns = []
-        for column in table.columns:
-            where = f"{table.table_name}.{column.name}"
-            if column.generated in _ROW_TIMES:
-                columns.append(column)
-                continue
-            if column.generated is not None:
-                self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
-            elif column.default is not None:
-                self._lost.append(f"Default of column {where} is left out: {column.default}.")
-            update = {"default": None, "generated": None, "generated_kind": None}
-            columns.append(column.model_copy(update=update))
-        return table.model_copy(update={"checks": (), "columns": tuple(columns)})
-
     def _schemas(self) -> Iterator[Statement]:
         by_name = {each.name: each for each in self._schema.schemas}
         names = by_name.keys() | {each.schema_name for each in (*self._schema.tables, *self._schema.views)}
@@ -157,10 +148,7 @@ class _Defining:
         for schema in self._schema.schemas:
             for sequence in SchemaOptions.of(schema).sequences:
                 name = sequence.table_name
-                there = (
-                    "SELECT 1 AS found FROM information_schema.tables WHERE table_type = 'SEQUENCE'"
-                    f" AND table_schema = {literal(name.schema)} AND table_name = {literal(name.table)}"
-                )
+                there = found_in("tables", table_type="SEQUENCE", table_schema=name.schema, table_name=name.table)
                 following = sequence.start if sequence.last_value is None else sequence.last_value + sequence.increment
                 sql = (
                     f"CREATE SEQUENCE {quoted(*name)} START WITH {sequence.start} MINVALUE {sequence.minimum}"
@@ -251,7 +239,7 @@ class _Defining:
         name = table.table_name
         for kind, own, definition, inline in _other_keys(table):
             if not inline:
-                there = _there("statistics", "index_name", name, own)
+                there = found_in("statistics", table_schema=name.schema, table_name=name.table, index_name=own)
                 sql, added = f"ALTER TABLE {quoted(*name)} ADD {definition}", f"ADD {definition}"
                 if definition.startswith(_ALONE):
                     yield Statement(ObjectKey(kind, own, name), sql, name, there=there)
@@ -270,7 +258,9 @@ class _Defining:
                 ObjectKey("foreign key", key.name, name),
                 f"ALTER TABLE {quoted(*name)} {added}",
                 name,
-                there=_there("table_constraints", "constraint_name", name, key.name),
+                there=found_in(
+                    "table_constraints", table_schema=name.schema, table_name=name.table, constraint_name=key.name
+                ),
                 reads=(key.referenced,),
                 added=added,
             )
@@ -347,18 +337,10 @@ def _other_keys(table: Table) -> Iterator[tuple[str, str, str, bool]]:
 
 def _numbered(table: Table) -> str | None:
     """Return the AUTO_INCREMENT column, which begins a key; None without one."""
-    begins = {each.columns[:1] for each in (*table.unique, *table.indexes)}
+    begins = {each.columns[:1] for each in table.unique} | {each.columns[:1] for each in table.indexes}
     begins |= {table.primary_key.columns[:1]} if table.primary_key else set()
     columns = (column.name for column in table.columns if column.identity is not None)
     return next((name for name in columns if (name,) in begins), None)
-
-
-def _there(of: str, column: str, table: TableName, name: str) -> str:
-    """Return the query that yields a row if a table has a key or constraint of a name."""
-    return (
-        f"SELECT 1 AS found FROM information_schema.{of} WHERE table_schema = {literal(table.schema)}"
-        f" AND table_name = {literal(table.table)} AND {column} = {literal(name)} LIMIT 1"
-    )
 
 
 def _next_numbers(table: Table) -> Iterator[Statement]:
