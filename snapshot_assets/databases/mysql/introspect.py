@@ -14,8 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
-from snapshot_assets.databases.mysql.created_table import CreatedTable
-from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
+from snapshot_assets.databases.mysql.created_table import CreatedTable, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import NAME, called, constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
@@ -231,7 +230,7 @@ class _Reader:
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        parts = CreatedTable.of(created(self._session, name))
+        parts = CreatedTable.read(self._session, name)
         with refusals.noting():
             refuse_columns(self._session, name, parts.columns, self._columns[name], selection)
         unique, indexes, primary = self._indexes(name, parts)
