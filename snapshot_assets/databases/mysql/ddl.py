@@ -1,6 +1,6 @@
 """DDL: the statements that create a snapshot's schema on a server. They are for sessions without SQL modes.
 
-A load needs transactions: a table whose engine has none, such as MyISAM, becomes one of InnoDB.
+A table is loaded with transactions, and gets an engine without them, such as MyISAM, after its rows.
 
 The primary key is created with its table, as the rows lie in its order; so is the key of an AUTO_INCREMENT column.
 Other keys, indexes and foreign keys follow the rows.
@@ -58,7 +58,10 @@ _ELSEWHERE = re.compile(
 
 _CHARSET = re.compile(r"DEFAULT CHARSET=\w+|COLLATE=\w+")
 _ENGINE = re.compile(r"\bENGINE = \w+")
-"""The engine of a partition."""
+"""The engine of a partition, which is that of its table."""
+
+_INTERIM = "snapshot_assets_interim"
+"""A key that a table has until it gets its engine."""
 
 _ALONE = ("FULLTEXT", "SPATIAL")
 """Keys that a server adds in place only one by one, if at all."""
@@ -111,7 +114,8 @@ class _Defining:
             Statement(ObjectKey("table", table.table_name), self._create_table(table), table.table_name)
             for table in tables
         ]
-        after = [statement for table in tables for statement in self._keys(table)]
+        after = [statement for table in tables for statement in self._engines(table)]
+        after += [statement for table in tables for statement in self._keys(table)]
         after += [statement for table in tables for statement in self._foreign_keys(table)]
         after += [statement for table in tables for statement in _next_numbers(table)]
         after += [each.statement() for each in self._code if not each.late]
@@ -168,35 +172,36 @@ class _Defining:
             parts.append(_key(definition, f"the primary key of {name}"))
         parts += [_key(str(each), f"a period of {name}") for each in table.options.get("periods", ())]
         parts += [definition for _, _, definition, inline in _other_keys(table) if inline]
+        if (numbered := _interim_key(table)) is not None:
+            parts.append(f"KEY {quoted(_INTERIM)} {listed((numbered,))}")
         settings = table.options.get("column_options", {})
         for check in table.checks:
             if check.name not in settings or "check" not in settings[check.name]:
                 parts.append(check_text(check.definition, f"check {check.name} of {name}"))
-        comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
-        options, partitions = self._storage(table)
-        return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{partitions}"
-
-    def _storage(self, table: Table) -> tuple[str, str]:
-        """Return a table's options and its clause of partitions."""
-        if "engine" not in table.options:
-            return _CONVERTED, ""
-        name, texts = table.table_name, []
-        for option in ("table_options", "partitions_by"):
-            text = str(table.options.get(option) or "")
-            for match in _ELSEWHERE.finditer(text):
-                self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
-            texts.append(_ELSEWHERE.sub("", text))
-        options = check_text(texts[0] or " ", f"the options of {name}")
-        partitions = f" {check_text(texts[1], f'the partitions of {name}')}" if texts[1] else ""
-        if without_transactions(table):
-            engine = table.options["engine"]
+        options = self._options(table)
+        partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
+        if without_transactions(table):  # until its rows are loaded
             options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
-            partitions = _ENGINE.sub("ENGINE = InnoDB", partitions)
-            self._lost.append(
-                f"Table {name} becomes one of InnoDB, since a load needs transactions. To change it back: ALTER TABLE"
-                f" {quoted(*name)} ENGINE={engine}."
-            )
-        return options, partitions
+            partitions = _ENGINE.sub("", partitions)
+        comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
+        clause = f" {check_text(partitions, f'the partitions of {name}')}" if partitions else ""
+        return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{clause}"
+
+    def _options(self, table: Table) -> str:
+        if "engine" not in table.options:
+            return _CONVERTED
+        options = str(table.options.get("table_options") or " ")
+        return check_text(_ELSEWHERE.sub("", options) or " ", f"the options of {table.table_name}")
+
+    def _engines(self, table: Table) -> Iterator[Statement]:
+        name = table.table_name
+        texts = (str(table.options.get(option) or "") for option in ("table_options", "partitions_by"))
+        for match in _ELSEWHERE.finditer(" ".join(texts)):
+            self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
+        if without_transactions(table):
+            drop = "" if _interim_key(table) is None else f" AUTO_INCREMENT=0, DROP KEY {quoted(_INTERIM)}"
+            sql = f"ALTER TABLE {quoted(*name)} {self._options(table)}{drop}"
+            yield Statement(ObjectKey("engine", of=name), sql, name)
 
     def _column(self, table: Table, column: Column) -> str:
         where = f"{table.table_name}.{column.name}"
@@ -216,10 +221,8 @@ class _Defining:
             parts += [] if column.nullable else ["NOT NULL"]
         else:
             parts.append("NULL" if column.nullable else "NOT NULL")
-            if column.name == _numbered(table):
+            if column.identity is not None:
                 parts.append("AUTO_INCREMENT")
-            elif column.identity is not None:
-                self._lost.append(f"Column {where} no longer numbers rows: it begins no key, as InnoDB requires.")
             elif column.default is not None:
                 default = check_text(column.default, f"the default of column {where}")
                 parts.append(f"DEFAULT {default if _CONSTANT.fullmatch(default) else f'({default})'}")
@@ -323,31 +326,42 @@ def _key(definition: str, what: str) -> str:
 def _other_keys(table: Table) -> Iterator[tuple[str, str, str, bool]]:
     """Yield the keys but the primary one: kind, name, definition, and whether it is created with the table.
 
-    A key that an AUTO_INCREMENT column begins must be there from the start; the keys before that one keep their order.
+    An AUTO_INCREMENT column must be the first of a key from the start; the keys before that one keep their order.
     """
     name, primary = table.table_name, table.primary_key
     keys = [("unique constraint", each.name, each.columns, each.definition or "") for each in table.unique]
     keys += [("index", each.name, each.columns, each.definition) for each in table.indexes]
-    numbered, inline = _numbered(table), 0
-    if primary is None or primary.columns[:1] != (numbered,):
+    numbered, columns = _numbered(table), primary.columns if primary else ()
+    inline = 0
+    if numbered is not None and columns[:1] != (numbered,):
         inline = next((number for number, key in enumerate(keys, 1) if key[2][:1] == (numbered,)), 0)
+        if not inline and numbered not in columns:  # numbers within groups
+            inline = next((number for number, key in enumerate(keys, 1) if numbered in key[2]), 0)
     for number, (kind, own, _, definition) in enumerate(keys):
         yield kind, own, _key(definition, str(ObjectKey(kind, own, name))), number < inline
 
 
 def _numbered(table: Table) -> str | None:
-    """Return the AUTO_INCREMENT column, which begins a key; None without one."""
-    begins = {each.columns[:1] for each in table.unique} | {each.columns[:1] for each in table.indexes}
-    begins |= {table.primary_key.columns[:1]} if table.primary_key else set()
-    columns = (column.name for column in table.columns if column.identity is not None)
-    return next((name for name in columns if (name,) in begins), None)
+    """Return the AUTO_INCREMENT column; None without one."""
+    return next((column.name for column in table.columns if column.identity is not None), None)
+
+
+def _interim_key(table: Table) -> str | None:
+    """Return the AUTO_INCREMENT column that needs a key of its own until the table has its engine.
+
+    Engines without transactions count within groups by a key in which that column is not the first.
+    """
+    numbered = _numbered(table)
+    keys = [each.columns for each in table.unique] + [each.columns for each in table.indexes]
+    keys += [table.primary_key.columns] if table.primary_key else []
+    grouped = without_transactions(table) and all(each[:1] != (numbered,) for each in keys)
+    return numbered if grouped else None
 
 
 def _next_numbers(table: Table) -> Iterator[Statement]:
     """Yield the statement that sets the next number of an AUTO_INCREMENT column; the server knows its rows' own."""
-    numbered = _numbered(table)
     for sequence in table.sequences:
-        if numbered is not None and sequence.column == numbered and sequence.last_value is not None:
+        if sequence.column is not None and sequence.last_value is not None:
             key = ObjectKey("value", of=ObjectKey("sequence", sequence.table_name))
             sql = f"ALTER TABLE {quoted(*table.table_name)} AUTO_INCREMENT = {sequence.last_value + 1}"
             yield Advance(key, sql, table.table_name)
