@@ -56,7 +56,7 @@ class Checked:
         except Exception as error:
             raise self._fault(method, f"raised {foreign_text(error)}") from self._scrubbed(error)
         try:
-            _adapter(type(self), method).validate_python(found, strict=True)
+            self._type(method).validate_python(found, strict=True)
         except ValidationError as error:
             wrong = error.errors()[0]
             place = "".join(f"[{each!r}]" for each in wrong["loc"]) or "it"
@@ -67,6 +67,11 @@ class Checked:
             raise self._fault(method, f"returned {reprlib.repr(found)}; expected {expected}")
         return found
 
+    @classmethod
+    @cache
+    def _type(cls, method: str) -> TypeAdapter[Any]:
+        return TypeAdapter(cls.types.get(method, Any))
+
     def _fault(self, method: str, what: str) -> PlugInError:
         text = f"{self._kind}: {method}() of its plug-in {what.rstrip('.')}. Report it to the plug-in's authors."
         return self._scrubbed(PlugInError(text))
@@ -76,8 +81,3 @@ class Checked:
         if secrets := secrets_of(self._uri):
             error.args = tuple(scrub(each, secrets) if isinstance(each, str) else each for each in error.args)
         return error
-
-
-@cache
-def _adapter(checked: type[Checked], method: str) -> TypeAdapter[Any]:
-    return TypeAdapter(checked.types.get(method, Any))

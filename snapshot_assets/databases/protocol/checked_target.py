@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from pydantic import InstanceOf, NonNegativeInt
 
@@ -24,12 +25,12 @@ from snapshot_assets.databases.protocol.target import (
 )
 from snapshot_assets.errors import PlugInError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import some_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Adapted = tuple[InstanceOf[DatabaseSchema], tuple[str, ...]]
-_TABLES = "each table with its columns, or a sentence for one that is left out"
+_Adapted: TypeAlias = tuple[InstanceOf[DatabaseSchema], tuple[str, ...]]
 
 
 class CheckedTarget(Checked):
@@ -64,13 +65,11 @@ class CheckedTarget(Checked):
         "would_keep": dict[str, InstanceOf[StepResult]],
     }
     rules: ClassVar = {
-        "adapt": (lambda found, schema: _complete(schema, found[0].tables, found[1]), _TABLES),
         "begin": (
-            lambda found, record, _: found.id == record.id or set(found.tables) & set(record.tables),
+            lambda found, record, _: found.id == record.id or not set(found.tables).isdisjoint(record.tables),
             "the import, or a newer one of its tables",
         ),
         "counts": (lambda found, wanted: len(found) == len(wanted), "a number for each table"),
-        "define": (lambda found, schema, **_: _complete(schema, found.tables, found.lost), _TABLES),
         "existing": (lambda found, tables: found.keys() <= set(tables), "only tables that were asked for"),
         "loaded": (
             lambda found, location: (
@@ -83,11 +82,47 @@ class CheckedTarget(Checked):
             lambda found, _, steps, *__: found.keys() == {each.name for each in steps},
             "a result for each step",
         ),
-        "rename": (
-            lambda found, schema, renaming: _complete(schema, found[0].tables, found[1], renaming.table),
-            f"{_TABLES}, under its new name",
-        ),
     }
+
+    def define(self, schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
+        """Return how to create a schema; see `TargetModule.define`."""
+        found: Definition = self._call("define", self._own.define, schema, expressions=expressions, code=code)
+        self._check_tables("define", _by_name(schema), found.tables, found.lost)
+        return found
+
+    def adapt(self, schema: DatabaseSchema) -> _Adapted:
+        """Return converted documents without what the database cannot have; see `Adapter.adapt`."""
+        found: _Adapted = self._call("adapt", self._own.adapt, schema)
+        self._check_tables("adapt", _by_name(schema), found[0].tables, found[1])
+        return found
+
+    def rename(self, schema: DatabaseSchema, renaming: Any) -> _Adapted:
+        """Return documents with new names; see `TargetModule.rename`."""
+        found: _Adapted = self._call("rename", self._own.rename, schema, renaming)
+        asked = {renaming.table(name): table for name, table in _by_name(schema).items()}
+        self._check_tables("rename", asked, found[0].tables, found[1])
+        return found
+
+    def _check_tables(
+        self,
+        method: str,
+        asked: Mapping[TableName, Table],
+        answer: Iterable[Table],
+        lost: Sequence[str],
+    ) -> None:
+        """Refuse an answer with other tables or columns than those asked for; a sentence names a table that is lost."""
+        own = Counter(_columns_text(each.table_name, each) for each in answer)
+        wanted = {_columns_text(name, each): name for name, each in asked.items()}
+        more = list(own - Counter(wanted.keys()))
+        lacking = [
+            text
+            for text, name in wanted.items()
+            if text not in own and (more or not any(str(name) in sentence for sentence in lost))
+        ]
+        if more or lacking:
+            what = f"returned {some_text(more) or 'nothing'} for {some_text(lacking) or 'no table'}"
+            expected = "expected each table once, with its columns, or a sentence on what is lost that names it"
+            raise self._fault(method, f"{what}; {expected}")
 
     @contextmanager
     def scratch(self, address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
@@ -108,7 +143,7 @@ class CheckedTarget(Checked):
             given.append(_Given(batches))
             return iter(given[-1])
 
-        own = [replace(each, files=[(*entry, giving(batches)) for *entry, batches in each.files]) for each in loads]
+        own = [replace(load, files=[(f, table, giving(batches)) for f, table, batches in load.files]) for load in loads]
         return self._loaded("replace", lambda: self._own.replace(chunk, own), given) or 0
 
     def _loaded(self, method: str, load: Callable[[], int | None], given: Sequence[_Given]) -> int | None:
@@ -116,8 +151,9 @@ class CheckedTarget(Checked):
         try:
             rows: int | None = self._call(method, load)
         except PlugInError as error:
-            if error.__cause__ is not None and error.__cause__ in [each.error for each in given]:
-                raise error.__cause__ from None
+            for each in given:
+                if each.error is not None and each.error is error.__cause__:
+                    raise each.error from None
             raise
         read = sum(each.rows for each in given)
         if (rows or 0) != read or any(each.began and not each.ended for each in given):
@@ -146,16 +182,9 @@ class _Given:
         self.ended = True
 
 
-def _complete(
-    schema: DatabaseSchema,
-    tables: Iterable[Table],
-    lost: Iterable[str],
-    new_name: Callable[[TableName], TableName] = lambda name: name,
-) -> bool:
-    """Return whether tables are those of a schema, with their columns; a sentence names each that is lost."""
-    columns: Mapping[TableName, list[str]] = {each.table_name: sorted(c.name for c in each.columns) for each in tables}
-    wanted = {new_name(each.table_name): sorted(c.name for c in each.columns) for each in schema.tables}
-    lacking = [name for name in wanted if name not in columns]
-    return columns == {name: wanted[name] for name in wanted if name in columns} and all(
-        any(str(name) in sentence for sentence in lost) for name in lacking
-    )
+def _by_name(schema: DatabaseSchema) -> dict[TableName, Table]:
+    return {each.table_name: each for each in schema.tables}
+
+
+def _columns_text(name: TableName, table: Table) -> str:
+    return f"{name} ({', '.join(sorted(each.name for each in table.columns))})"
