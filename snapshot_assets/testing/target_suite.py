@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, Timel
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
-from snapshot_assets.errors import DatabaseError, OtherImportError
+from snapshot_assets.errors import DatabaseError, OtherImportError, UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.testing.example import ExampleDatabase
 from snapshot_assets.testing.restores import (
@@ -71,7 +71,7 @@ class Started(NamedTuple):
         files = [(self.file(path), self.table, batches)]
         return self.target.replace(1, [Load(self.record.location_id, self.record.id, self.table, rows, files)])
 
-    def count(self, *wanted: Rows) -> list[int]:
+    def counted(self, *wanted: Rows) -> list[int]:
         """Return how many rows of each set the target counts."""
         return list(self.target.counts([(self.table, each) for each in wanted]))
 
@@ -118,14 +118,14 @@ class TargetSuite:
             file, location = replace(started.file("data/1/a.parquet"), rows=4), started.record.location_id
             assert (started.target.imports(), started.target.loaded(location)) == ([started.record], [file])
             assert started.target.loaded_rows(file) == 4
-            assert started.count(AllRows(), DAY_1, TimelessRows()) == [4, 2, 1]
+            assert started.counted(AllRows(), DAY_1, TimelessRows()) == [4, 2, 1]
             compacted = replace(file, path="data/1/b.parquet")
             started.target.renew(started.record, [file], [compacted])
             assert started.target.loaded(location) == [compacted]
         assert self.stored(example) == [1, 2, 3, 4]
         example.execute("DELETE FROM t WHERE n = 1")
         with target(example.address) as opened:
-            assert Started(opened, started.table, started.record).count(AllRows(), DAY_1) == [3, 1]
+            assert Started(opened, started.table, started.record).counted(AllRows(), DAY_1) == [3, 1]
 
     def test_rows_and_types_that_the_target_has_are_seen(self, example: ExampleDatabase) -> None:
         with self.start(example) as started:
@@ -146,8 +146,12 @@ class TargetSuite:
     def test_a_scratch_database_is_empty_and_leaves_the_other_one_as_it_is(self, example: ExampleDatabase) -> None:
         example.execute("CREATE TABLE t (n INTEGER)")
         name = TableName(example.schema, "t")
-        with scratch_database(example.address, "snapshots_scratch") as scratch, target(scratch) as opened:
-            assert opened.existing([name]) == {}
+        with ExitStack() as stack:
+            try:
+                scratch = stack.enter_context(scratch_database(example.address, "snapshots_scratch"))
+            except UnknownSourceError as error:
+                pytest.skip(str(error))
+            assert stack.enter_context(target(scratch)).existing([name]) == {}
         with target(example.address) as opened:
             assert list(opened.existing([name])) == [name]
 
@@ -165,7 +169,7 @@ class TargetSuite:
             started.load("data/2/a.parquet", [started.rows(20, day=2), started.rows(30, day=None)], chunk=2)
             with pytest.raises(TornError):
                 started.replace_by("data/1/b.parquet", started.torn(3))
-            assert started.count(DAY_1) == [2]
+            assert started.counted(DAY_1) == [2]
             assert started.replace_by("data/1/b.parquet", [started.rows(1, 3, 4)]) == 3
             loaded = started.target.loaded(started.record.location_id)
             assert [each.path for each in loaded] == ["data/1/b.parquet", "data/2/a.parquet"]
