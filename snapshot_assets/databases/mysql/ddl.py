@@ -1,6 +1,6 @@
 """DDL: the statements that create a snapshot's schema on a server. They are for sessions without SQL modes.
 
-A table is loaded with transactions, and gets an engine without them, such as MyISAM, after its rows.
+A load needs transactions: a table whose engine has none, such as MyISAM, becomes one of InnoDB.
 
 The primary key is created with its table, as the rows lie in its order; so is the key of an AUTO_INCREMENT column.
 Other keys, indexes and foreign keys follow the rows.
@@ -9,10 +9,20 @@ Other keys, indexes and foreign keys follow the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
+from snapshot_assets.databases.convert.renaming import too_long
+from snapshot_assets.databases.definition import (
+    Advance,
+    Create,
+    Definition,
+    ObjectKey,
+    Statement,
+    ordered_views,
+    without_expressions,
+)
+from snapshot_assets.databases.mysql import KIND
 from snapshot_assets.databases.mysql.code import MysqlCode
 from snapshot_assets.databases.mysql.created_table import without_transactions
 from snapshot_assets.databases.mysql.texts import (
@@ -21,6 +31,7 @@ from snapshot_assets.databases.mysql.texts import (
     check_text,
     check_type,
     constant,
+    found_in,
     listed,
     quoted,
 )
@@ -46,8 +57,8 @@ _ELSEWHERE = re.compile(
 """Options that place rows outside of the server's own folder, or nowhere."""
 
 _CHARSET = re.compile(r"DEFAULT CHARSET=\w+|COLLATE=\w+")
-_INTERIM = "snapshot_assets_interim"
-"""A key that a table has until it gets its engine."""
+_ENGINE = re.compile(r"\bENGINE = \w+")
+"""The engine of a partition."""
 
 _ALONE = ("FULLTEXT", "SPATIAL")
 """Keys that a server adds in place only one by one, if at all."""
@@ -92,20 +103,22 @@ class _Defining:
 
     def definition(self) -> Definition:
         self._lost += uncarried(self._schema)
-        tables = tuple(map(self._table, self._schema.tables))
+        tables = self._schema.tables
+        if not self._expressions:
+            tables = tuple(without_expressions(table, self._lost, words=_ROW_TIMES) for table in tables)
         before = [*self._schemas(), *self._sequences()]
         before += [
             Statement(ObjectKey("table", table.table_name), self._create_table(table), table.table_name)
             for table in tables
         ]
-        after = [statement for table in tables for statement in self._engines(table)]
-        after += [statement for table in tables for statement in self._keys(table)]
+        after = [statement for table in tables for statement in self._keys(table)]
         after += [statement for table in tables for statement in self._foreign_keys(table)]
         after += [statement for table in tables for statement in _next_numbers(table)]
         after += [each.statement() for each in self._code if not each.late]
         after += self._views()
         after += [each.statement() for each in self._code if each.late]
-        return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=tuple(self._too_long()))
+        refused = too_long(self._schema, KIND.title, _LONGEST, "character")
+        return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=refused)
 
     def _restored_code(self, wanted: bool) -> Iterator[MysqlCode]:
         tables = {table.table_name for table in self._schema.tables}
@@ -118,39 +131,6 @@ class _Defining:
                     yield each
                 else:
                     self._lost.append(not_restored(str(each.made)))
-
-    def _too_long(self) -> Iterator[str]:
-        names = [("Schema", each.name, each.name) for each in self._schema.schemas]
-        relations: list[Table | View] = [*self._schema.tables, *self._schema.views]
-        for each in relations:
-            names.append((type(each).__name__, str(each.table_name), each.name))
-            names += [("Column", f"{each.table_name}.{column.name}", column.name) for column in each.columns]
-        for what, shown, name in names:
-            if len(name) > _LONGEST:
-                yield (
-                    f"{what} {shown} has a name of {len(name)} characters; MySQL has at most {_LONGEST}. Rename it in"
-                    " the source, or leave it out."
-                )
-
-    def _table(self, table: Table) -> Table:
-        """Return a table with expressions only if they are wanted."""
-        if self._expressions:
-            return table
-        for check in table.checks:
-            self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
-        columns = []
-        for column in table.columns:
-            where = f"{table.table_name}.{column.name}"
-            if column.generated in _ROW_TIMES:
-                columns.append(column)
-                continue
-            if column.generated is not None:
-                self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
-            elif column.default is not None:
-                self._lost.append(f"Default of column {where} is left out: {column.default}.")
-            update = {"default": None, "generated": None, "generated_kind": None}
-            columns.append(column.model_copy(update=update))
-        return table.model_copy(update={"checks": (), "columns": tuple(columns)})
 
     def _schemas(self) -> Iterator[Statement]:
         by_name = {each.name: each for each in self._schema.schemas}
@@ -168,10 +148,7 @@ class _Defining:
         for schema in self._schema.schemas:
             for sequence in SchemaOptions.of(schema).sequences:
                 name = sequence.table_name
-                there = (
-                    "SELECT 1 AS found FROM information_schema.tables WHERE table_type = 'SEQUENCE'"
-                    f" AND table_schema = {literal(name.schema)} AND table_name = {literal(name.table)}"
-                )
+                there = found_in("tables", table_type="SEQUENCE", table_schema=name.schema, table_name=name.table)
                 following = sequence.start if sequence.last_value is None else sequence.last_value + sequence.increment
                 sql = (
                     f"CREATE SEQUENCE {quoted(*name)} START WITH {sequence.start} MINVALUE {sequence.minimum}"
@@ -191,35 +168,35 @@ class _Defining:
             parts.append(_key(definition, f"the primary key of {name}"))
         parts += [_key(str(each), f"a period of {name}") for each in table.options.get("periods", ())]
         parts += [definition for _, _, definition, inline in _other_keys(table) if inline]
-        if (numbered := _interim_key(table)) is not None:
-            parts.append(_plain(_INTERIM, (numbered,)))
         settings = table.options.get("column_options", {})
         for check in table.checks:
             if check.name not in settings or "check" not in settings[check.name]:
                 parts.append(check_text(check.definition, f"check {check.name} of {name}"))
-        options = self._options(table)
-        if without_transactions(table):  # until its rows are loaded
-            options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
         comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
-        partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
-        clause = f" {check_text(partitions, f'the partitions of {name}')}" if partitions else ""
-        return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{clause}"
+        options, partitions = self._storage(table)
+        return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{partitions}"
 
-    def _options(self, table: Table) -> str:
+    def _storage(self, table: Table) -> tuple[str, str]:
+        """Return a table's options and its clause of partitions."""
         if "engine" not in table.options:
-            return _CONVERTED
-        options = str(table.options.get("table_options") or " ")
-        return check_text(_ELSEWHERE.sub("", options) or " ", f"the options of {table.table_name}")
-
-    def _engines(self, table: Table) -> Iterator[Statement]:
-        name = table.table_name
-        texts = (str(table.options.get(option) or "") for option in ("table_options", "partitions_by"))
-        for match in _ELSEWHERE.finditer(" ".join(texts)):
-            self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
+            return _CONVERTED, ""
+        name, texts = table.table_name, []
+        for option in ("table_options", "partitions_by"):
+            text = str(table.options.get(option) or "")
+            for match in _ELSEWHERE.finditer(text):
+                self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
+            texts.append(_ELSEWHERE.sub("", text))
+        options = check_text(texts[0] or " ", f"the options of {name}")
+        partitions = f" {check_text(texts[1], f'the partitions of {name}')}" if texts[1] else ""
         if without_transactions(table):
-            drop = "" if _interim_key(table) is None else f" AUTO_INCREMENT=0, DROP KEY {quoted(_INTERIM)}"
-            sql = f"ALTER TABLE {quoted(*name)} {self._options(table)}{drop}"
-            yield Statement(ObjectKey("engine", of=name), sql, name)
+            engine = table.options["engine"]
+            options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
+            partitions = _ENGINE.sub("ENGINE = InnoDB", partitions)
+            self._lost.append(
+                f"Table {name} becomes one of InnoDB, since a load needs transactions. To change it back: ALTER TABLE"
+                f" {quoted(*name)} ENGINE={engine}."
+            )
+        return options, partitions
 
     def _column(self, table: Table, column: Column) -> str:
         where = f"{table.table_name}.{column.name}"
@@ -239,8 +216,10 @@ class _Defining:
             parts += [] if column.nullable else ["NOT NULL"]
         else:
             parts.append("NULL" if column.nullable else "NOT NULL")
-            if column.identity is not None:
+            if column.name == _numbered(table):
                 parts.append("AUTO_INCREMENT")
+            elif column.identity is not None:
+                self._lost.append(f"Column {where} no longer numbers rows: it begins no key, as InnoDB requires.")
             elif column.default is not None:
                 default = check_text(column.default, f"the default of column {where}")
                 parts.append(f"DEFAULT {default if _CONSTANT.fullmatch(default) else f'({default})'}")
@@ -260,7 +239,7 @@ class _Defining:
         name = table.table_name
         for kind, own, definition, inline in _other_keys(table):
             if not inline:
-                there = _there("statistics", "index_name", name, own)
+                there = found_in("statistics", table_schema=name.schema, table_name=name.table, index_name=own)
                 sql, added = f"ALTER TABLE {quoted(*name)} ADD {definition}", f"ADD {definition}"
                 if definition.startswith(_ALONE):
                     yield Statement(ObjectKey(kind, own, name), sql, name, there=there)
@@ -279,7 +258,9 @@ class _Defining:
                 ObjectKey("foreign key", key.name, name),
                 f"ALTER TABLE {quoted(*name)} {added}",
                 name,
-                there=_there("table_constraints", "constraint_name", name, key.name),
+                there=found_in(
+                    "table_constraints", table_schema=name.schema, table_name=name.table, constraint_name=key.name
+                ),
                 reads=(key.referenced,),
                 added=added,
             )
@@ -342,57 +323,31 @@ def _key(definition: str, what: str) -> str:
 def _other_keys(table: Table) -> Iterator[tuple[str, str, str, bool]]:
     """Yield the keys but the primary one: kind, name, definition, and whether it is created with the table.
 
-    An AUTO_INCREMENT column must be the first of a key from the start; the keys before that one keep their order.
+    A key that an AUTO_INCREMENT column begins must be there from the start; the keys before that one keep their order.
     """
     name, primary = table.table_name, table.primary_key
-    keys = [
-        ("unique constraint", each.name, each.columns, each.definition or f"UNIQUE {_plain(each.name, each.columns)}")
-        for each in table.unique
-    ]
+    keys = [("unique constraint", each.name, each.columns, each.definition or "") for each in table.unique]
     keys += [("index", each.name, each.columns, each.definition) for each in table.indexes]
-    numbered, columns = _numbered(table), primary.columns if primary else ()
-    inline = 0
-    if numbered is not None and columns[:1] != (numbered,):
+    numbered, inline = _numbered(table), 0
+    if primary is None or primary.columns[:1] != (numbered,):
         inline = next((number for number, key in enumerate(keys, 1) if key[2][:1] == (numbered,)), 0)
-        if not inline and numbered not in columns:  # numbers within groups
-            inline = next((number for number, key in enumerate(keys, 1) if numbered in key[2]), 0)
     for number, (kind, own, _, definition) in enumerate(keys):
         yield kind, own, _key(definition, str(ObjectKey(kind, own, name))), number < inline
 
 
 def _numbered(table: Table) -> str | None:
-    """Return the AUTO_INCREMENT column; None without one."""
-    return next((column.name for column in table.columns if column.identity is not None), None)
-
-
-def _interim_key(table: Table) -> str | None:
-    """Return the AUTO_INCREMENT column that needs a key of its own until the table has its engine.
-
-    Engines without transactions count within groups by a key in which that column is not the first.
-    """
-    numbered = _numbered(table)
-    keys = [each.columns for each in table.unique] + [each.columns for each in table.indexes]
-    keys += [table.primary_key.columns] if table.primary_key else []
-    grouped = without_transactions(table) and all(each[:1] != (numbered,) for each in keys)
-    return numbered if grouped else None
-
-
-def _plain(name: str, columns: Sequence[str]) -> str:
-    return f"KEY {quoted(name)} {listed(columns)}"
-
-
-def _there(of: str, column: str, table: TableName, name: str) -> str:
-    """Return the query that yields a row if a table has a key or constraint of a name."""
-    return (
-        f"SELECT 1 AS found FROM information_schema.{of} WHERE table_schema = {literal(table.schema)}"
-        f" AND table_name = {literal(table.table)} AND {column} = {literal(name)} LIMIT 1"
-    )
+    """Return the AUTO_INCREMENT column, which begins a key; None without one."""
+    begins = {each.columns[:1] for each in table.unique} | {each.columns[:1] for each in table.indexes}
+    begins |= {table.primary_key.columns[:1]} if table.primary_key else set()
+    columns = (column.name for column in table.columns if column.identity is not None)
+    return next((name for name in columns if (name,) in begins), None)
 
 
 def _next_numbers(table: Table) -> Iterator[Statement]:
     """Yield the statement that sets the next number of an AUTO_INCREMENT column; the server knows its rows' own."""
+    numbered = _numbered(table)
     for sequence in table.sequences:
-        if sequence.column is not None and sequence.last_value is not None:
+        if numbered is not None and sequence.column == numbered and sequence.last_value is not None:
             key = ObjectKey("value", of=ObjectKey("sequence", sequence.table_name))
             sql = f"ALTER TABLE {quoted(*table.table_name)} AUTO_INCREMENT = {sequence.last_value + 1}"
             yield Advance(key, sql, table.table_name)

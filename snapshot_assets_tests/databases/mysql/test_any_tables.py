@@ -33,7 +33,7 @@ _SQL = {kind: values.map(literal_of) for kind, values in COLUMNS.items()} | {
     "mediumblob COMPRESSED": st.binary(max_size=300).map(lambda value: f"x'{value.hex()}'"),
 }  # fmt: skip
 _KEYED = ("int", "bigint unsigned zerofill", "datetime(6)", "decimal(38,0)", "varbinary(300)", "tinyint")
-_OPTIONS = ("", "ROW_FORMAT=DYNAMIC", "CHARSET=latin1", "COLLATE=utf8mb4_bin COMMENT='it''s'", "ENGINE=Aria")
+_OPTIONS = ("", "ROW_FORMAT=DYNAMIC", "CHARSET=latin1", "COLLATE=utf8mb4_bin COMMENT='it''s'")
 
 
 class MadeTable(NamedTuple):
