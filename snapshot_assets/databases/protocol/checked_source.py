@@ -36,6 +36,7 @@ _TYPES: dict[str, Any] = {
     "quantiles": InstanceOf[Quantiles],
     "spelled": InstanceOf[Selection],
     "split": Sequence[InstanceOf[Scan]],
+    "stateless": str,
     "time_bounds": tuple[AwareDatetime, AwareDatetime] | None,
     "unfit": Sequence[InstanceOf[SnapshotError]],
 }

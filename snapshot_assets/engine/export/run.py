@@ -173,6 +173,8 @@ class ExportRun:
             extracted, schema = checked_schemas(source.database, self.plan, checked)
             if extend:
                 self._check_tables(schema)
+            if not self.plan.schema_only and (why := source.database.stateless(schema)):
+                source = replace(source, held=False, unshared=f"{source.unshared} {why}".lstrip())
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = ({"run": self.run_id} if source.held else {}) | source.database.fence()
