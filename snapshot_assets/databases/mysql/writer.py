@@ -164,8 +164,8 @@ class MysqlWriter(MysqlConnection):
         if warnings != errors:
             raise DatabaseError(
                 f"{self._name}: {doing} failed: the server warned {warnings} times of rows in which"
-                f" {counted(errors, 'value')} of enums are no member; every other value must fit its column. Nothing was"
-                " changed. Alter the columns as the snapshot has them, or drop the table, and import again.",
+                f" {counted(errors, 'value')} of enums are no member; every other value must fit its column. Nothing"
+                " was changed. Alter the columns as the snapshot has them, or drop the table, and import again.",
                 table=table_text(table.table_name),
             )
 
