@@ -93,7 +93,7 @@ class SparkCatalogDatabase(TimedSource):
             views = [self._view(name, Selection()) for name, is_view in relations.items() if is_view]
             exported = {each.table_name: [column.name for column in each.columns] for each in schema.tables}
             refuse_revealing_views(views, exported, {}, selection, found, quote="`")
-        schema = without_hidden(schema, selection, found)
+        schema = without_hidden(schema, selection, found, relations)
         check_masks(schema, self._check_masks, found)
         if refusals is None:
             found.raise_any()
