@@ -19,6 +19,7 @@ from snapshot_assets.databases.protocol.source import (
     ExportedRows,
     Rows,
     Scan,
+    SchemaSource,
     Selection,
     Verdict,
     WindowRows,
@@ -42,7 +43,7 @@ from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, Tabl
 _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
 
 
-class SparkCatalogDatabase(TimedSource):
+class SparkCatalogDatabase(TimedSource, SchemaSource):
     """The tables of a catalog, or of a namespace of it. See `SchemaSource`.
 
     No state is held: each scan reads the state of its time. The versions of tables are read once, before all scans.
