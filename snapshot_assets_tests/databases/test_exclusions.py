@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from snapshot_assets.databases.protocol.refusals import Refusals
-from snapshot_assets.databases.protocol.source import Selection
+from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
 from snapshot_assets.databases.selection.exclusions import without_hidden
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
+from snapshot_assets.testing.restores import source
+from snapshot_assets_tests.databases.duckdb.files import make_file
+from snapshot_assets_tests.databases.postgresql.helpers import execute
 
 T = TableName("main", "t")
 HIDING = Selection(exclude_columns=((T, "pin"),), exclude_tables=("main.tmp_*",))
@@ -64,3 +69,30 @@ def test_views_of_views_and_of_excluded_tables_are_left_out_too() -> None:
         view("also_star", "SELECT * FROM star", "star", "id", "pin"),
         view("fine", "SELECT id FROM star", "star", "id"),
     ) == {"star": ["id"], "also_star": ["id"], "fine": ["id"]}
+
+
+SCHEMAS = (
+    *(f"CREATE SCHEMA {name}" for name in ("hollow", "gone", "kept", "numbered")),
+    *(f"CREATE TABLE {name}.t (id int)" for name in ("gone", "kept", "numbered")),
+    "CREATE VIEW gone.v AS SELECT id FROM gone.t",
+    "CREATE SEQUENCE numbered.s",
+)
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql", "mysql"])
+def test_a_schema_of_nothing_but_excluded_tables_is_left_out_and_an_empty_one_stays(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "duckdb":
+        address = make_file(tmp_path / "source.duckdb", *SCHEMAS)
+    elif kind == "postgresql":
+        address = DatabaseAddress("source", request.getfixturevalue("postgresql_database"))
+        execute(address.uri, *SCHEMAS)
+    else:
+        server = request.getfixturevalue("mariadb_server")
+        request.getfixturevalue("mariadb_database")  # dropped with all others
+        server.sql(*SCHEMAS)
+        address = DatabaseAddress("source", server.uri())
+    with source(address) as database:
+        found = database.extract(Selection(exclude_tables=("gone.*", "numbered.*"), time_columns={}))
+    assert {each.name for each in found.schemas} - {"main", "public", "shop"} == {"hollow", "kept", "numbered"}

@@ -206,7 +206,7 @@ def test_what_is_due_is_requested_by_the_sensor_or_by_the_schedule(make_project:
     schedule = project.definitions().get_repository_def().get_schedule_def("demo_export_schedule")
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
     assert asked(project)[0]["chunks"] == 6  # by the sensor, if it is on
-    by_sensor = "The sensor demo_automation_sensor is on, and requests what is due."
+    by_sensor = "The sensor demo_automation_sensor is on, and requests what is due. Turn one of the two off."
     assert (tick(project) == by_sensor) is (status == "running")
     turn_sensor(project, InstigatorStatus.STOPPED)
     assert isinstance(tick(project), dg.RunRequest)

@@ -40,7 +40,8 @@ def test_the_schedule_copies_what_is_due_and_late_windows_again(
         assert copy(project).success
         assert copied(project) == dict(zip(project.keys[:2], ROWS[:2], strict=True))
         assert (len(project.state().windows()), project.state().sealed) == (2, True)
-        assert tick(project, "demo_copy_schedule") == "Every closed window is exported and sealed."
+        following = "The next, 2013-01-03T00:00, is due at 2013-01-04T00:00:00Z."
+        assert tick(project, "demo_copy_schedule") == f"Every closed window is exported and sealed. {following}"
     with duckdb.connect(str(project.database)) as connection:
         for day in (0, 1):
             connection.execute(f"INSERT INTO readings VALUES ('{START + day * DAY + timedelta(hours=3)}', 1, -1)")
@@ -73,7 +74,8 @@ def test_run_config_chooses_windows_of_a_copy(make_project: Make, monkeypatch: p
 def test_the_schedule_waits_until_a_window_has_closed(make_project: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_project(durable=True, **COPY)
     with closed(monkeypatch, 0):
-        assert tick(project, "demo_copy_schedule") == "No window of demo has closed yet, so there is nothing to copy."
+        following = "The next, 2013-01-01T00:00, is due at 2013-01-02T00:00:00Z."
+        assert tick(project, "demo_copy_schedule") == f"No window of demo has closed yet. {following}"
     with closed(monkeypatch, 1):
         assert isinstance(tick(project, "demo_copy_schedule"), dg.RunRequest)
 

@@ -194,7 +194,9 @@ def test_the_schedule_catches_up_exports_late_windows_again_and_then_has_nothing
     with closed(monkeypatch, 4):
         assert requested(project).success
         assert (len(project.state().windows()), project.state().sealed) == (4, True)
-        assert tick(project) == "Every closed window is exported and sealed."
+        assert tick(project) == (
+            "Every closed window is exported and sealed. The next, 2013-01-05T00:00, is due at 2013-01-06T00:00:00Z."
+        )
     with duckdb.connect(str(project.database)) as connection:
         for day in (0, 2, 3):
             connection.execute(f"INSERT INTO readings VALUES ('{START + day * DAY + timedelta(hours=3)}', 1, -1)")

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.windows import closed_count, plan_windows, window_at
 from snapshot_assets.pipeline.dagster import partitions as partitions_module
-from snapshot_assets.pipeline.dagster.partitions import CRON_LENGTHS, cron_of, key_of, partitions_of, window_of
+from snapshot_assets.pipeline.dagster.partitions import (
+    CRON_LENGTHS,
+    closing_cron,
+    cron_of,
+    key_of,
+    partitions_of,
+    window_of,
+)
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.plan.windows import windows_of
 
@@ -170,6 +177,27 @@ def test_whole_windows_of_lag_hold_partitions_back(lag, offset):
     partitions = partitions_of(_plan(kind="continuous", start_time=START, lag=lag))
     assert isinstance(partitions, dg.TimeWindowPartitionsDefinition)
     assert partitions.end_offset == offset
+
+
+@settings(max_examples=100)
+@given(_MINUTE_STARTS, st.sampled_from(CRON_LENGTHS), st.integers(0, 20 * 86_400), st.integers(1, 60))
+@example(datetime(2013, 3, 30, 23, 17, tzinfo=UTC), DAY, 25 * 3600, 2)  # a clock change in Europe
+@example(datetime(2013, 1, 5, 5, 59, tzinfo=UTC), timedelta(days=7), 30, 3)
+def test_each_tick_of_the_schedule_comes_when_one_more_window_has_closed_and_its_lag_is_over(
+    start, length, lag, number
+):
+    lag = timedelta(seconds=lag)
+    plan = _plan(kind="continuous", start_time=start, chunk_time_window=length, lag=lag, time_zone="Europe/Berlin")
+    closes = start + number * length + lag + timedelta(seconds=59)
+    ticks = dg.TimeWindowPartitionsDefinition(
+        start=closes.replace(second=0, tzinfo=None), cron_schedule=closing_cron(plan), fmt="%Y-%m-%dT%H:%M"
+    ).get_partition_keys(current_time=closes + 3 * length)
+    for count, key in zip((number, number + 1), ticks, strict=False):
+        tick = datetime.strptime(f"{key}Z", "%Y-%m-%dT%H:%M%z")
+        windows = windows_of(plan, tick)
+        assert len(windows) == count
+        assert timedelta(0) <= tick - (windows[-1].end + lag) < timedelta(minutes=1)
+        assert partitions_of(plan, tick).get_partition_keys(current_time=tick)[count - 1] == key_of(windows[-1])
 
 
 def test_an_open_end_with_another_length_is_refused_with_those_that_work():

@@ -101,7 +101,10 @@ def test_the_sensor_restores_each_seal_once_whoever_made_it(copied: Make) -> Non
     project = copied(target="copy", dagster={"restore_on": "sealed"})
     sensor = _sensor(project)
     first, cursor = evaluated(project, sensor)
-    assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
+    assert evaluated(project, sensor, cursor)[0].skip_message == (
+        f"Waits for a new seal of {project.plan.to}: a run was requested for the newest, revision"
+        f" {project.state().seals[-1].revision}. To restore it again, launch demo_restore."
+    )
     assert run_job(project, "demo_restore", first.run_config["ops"]).success
     assert sorted(project.materialized("restored")) == list(project.keys)
     with duckdb.connect(str(project.database)) as connection:
@@ -123,12 +126,13 @@ def test_the_sensor_repeats_a_restore_that_failed_but_not_at_once(
     asked, cursor = evaluated(project, sensor)
     project.target.mkdir()  # no database can be there
     assert not run_job(project, "demo_restore", asked.run_config["ops"], raise_on_error=False).success
-    assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
+    failed = " The run failed: it is requested again an hour after its end. To restore it again, launch demo_restore."
+    assert evaluated(project, sensor, cursor)[0].skip_message.endswith(failed)
     monkeypatch.setattr(restores, "_AGAIN", timedelta(0))
     project.target.rmdir()
     again, _ = evaluated(project, sensor, cursor)
     assert run_job(project, "demo_restore", again.run_config["ops"]).success
-    assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
+    assert "Waits for a new" in evaluated(project, sensor, cursor)[0].skip_message
 
 
 def test_the_sensor_waits_for_a_seal(make_project: Make) -> None:
@@ -162,11 +166,11 @@ def test_a_tick_that_meets_a_damaged_log_names_what_repairs_it(copied: Make) -> 
 def test_the_sensor_of_an_asset_restores_when_it_is_materialized(copied: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = copied(target="copy", dagster={"restore_on": "staging/ready"})
     sensor, ready = _sensor(project), dg.AssetKey(["staging", "ready"])
-    assert "was never materialised" in evaluated(project, sensor)[0].skip_message
+    assert "Waits for asset staging/ready: it was never materialised." in evaluated(project, sensor)[0].skip_message
     project.instance.report_runless_asset_event(dg.AssetMaterialization(ready))
     asked, cursor = evaluated(project, sensor)
     assert asked.run_config["ops"]["demo__restored"]["config"]["replace"] is True
-    assert "Nothing new" in evaluated(project, sensor, cursor)[0].skip_message
+    assert "Waits for a new" in evaluated(project, sensor, cursor)[0].skip_message
 
     project.instance.report_runless_asset_event(dg.AssetMaterialization(ready))
     monkeypatch.setattr(restores, "why_to_wait", lambda *_: "A run has not ended.")

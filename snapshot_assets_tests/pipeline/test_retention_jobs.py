@@ -21,7 +21,7 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_ta
 from snapshot_assets.catalog.receipts import write_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.layout import new_attempt
-from snapshot_assets.format.units import human_bytes
+from snapshot_assets.format.units import human_bytes, time_text
 from snapshot_assets.pipeline.automation import jobs
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
@@ -37,6 +37,7 @@ RULES = RetentionFields(
     tag={"name": "auto-{date}", "create_time": f"{TICK:%H:%M}", "num_retained_max": 2, "default_time_retained": "7d"},
 )
 TODAY = f"auto-{TICK:%Y-%m-%d}"
+TOMORROW = time_text(TICK.replace(second=0, microsecond=0) + timedelta(days=1))
 
 
 @pytest.fixture
@@ -241,7 +242,11 @@ def test_the_sensor_asks_for_the_tag_of_what_the_manifest_sealed(project: Projec
     assert tag(project, TODAY, **config | {"at": f"rev:{old}"}).success  # one that was asked for earlier runs late
     assert state(writer).tags[TODAY].pin.revision == sealed
     skipped = _asked(sensor, definitions, project.instance)
-    assert (skipped.run_requests, skipped.skip_message) == ([], f"No tag is due: there is a tag '{TODAY}'.")
+    assert (skipped.run_requests, skipped.skip_message) == (
+        [],
+        f"No tag is due: there is a tag '{TODAY}'. The first seal from {TOMORROW} on is tagged. To tag one now, run"
+        " `snapshots tag create`.",
+    )
 
 
 def _asked(sensor: dg.SensorDefinition, definitions: dg.Definitions, instance: dg.DagsterInstance) -> Any:

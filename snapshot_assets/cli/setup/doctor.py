@@ -36,6 +36,7 @@ from snapshot_assets.databases.selection.exclusions import unshown
 from snapshot_assets.engine.export.preflight import checked_schemas
 from snapshot_assets.engine.session_settings import LOCAL_SETTINGS, is_local
 from snapshot_assets.errors import PlanError, SnapshotError, TransientError
+from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.format.units import counted
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.location_template import is_template, resolve_location
@@ -213,7 +214,7 @@ def _check_source(configuration: Configuration, plan: Plan, settings: Mapping[st
             return Check("source", subject, True, "not opened, because it needs a Spark session")
         with opened_source(configuration, plan) as source:
             extracted, exported = checked_schemas(source, plan)
-            states = [] if plan.schema_only else _own_states(source, kind, settings)
+            states = [] if plan.schema_only else _own_states(source, exported, kind, settings)
             advice = [*states, *unshown(extracted)]
             found = f"{kind.name}, {counted(len(exported.tables), 'table')} to export by plan {plan.name}"
             return Check("source", subject, True, found + _driver(kind), " ".join(advice))
@@ -221,15 +222,17 @@ def _check_source(configuration: Configuration, plan: Plan, settings: Mapping[st
         return failed("source", subject, error, remedy)
 
 
-def _own_states(source: SchemaSource, kind: DatabaseKind, settings: Mapping[str, str]) -> Iterator[str]:
+def _own_states(
+    source: SchemaSource, schema: DatabaseSchema, kind: DatabaseKind, settings: Mapping[str, str]
+) -> Iterator[str]:
     """Yield why the tasks of an export would read states of their own; holds a state for a moment, as one does."""
     if kind.access is not Access.CONNECTION:
         return
     here = REMOTE not in settings and is_local(settings.get(MASTER, LOCAL_SETTINGS[MASTER]))
     try:
         with cast(Database, source).hold(lambda: int(here)) as held:
-            if held.unshared:
-                yield f"An export would have `consistency: chunk`. {held.unshared}"
+            if why := f"{held.unshared} {source.stateless(schema)}".strip():
+                yield f"An export would have `consistency: chunk`. {why}"
     except TransientError as error:  # the server is busy
         yield str(error)
 

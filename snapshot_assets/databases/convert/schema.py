@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from snapshot_assets.databases.convert.actions import ACTIONS, clauses, with_actions
+from snapshot_assets.databases.convert.collations import loose_collations
 from snapshot_assets.databases.convert.literals import plain_default
 from snapshot_assets.databases.convert.lost import LostObjects, changed_form, is_plain, lost_details, lost_limit
 from snapshot_assets.databases.convert.own_names import OwnNames
@@ -215,6 +216,14 @@ class _Conversion:
         columns += [referred.column(name) for name in key.referenced_columns] if referred else []
         if any(column.carrier is Carrier.TEXT and _MANY_TEXTS.search(column.type) for column in columns):
             reason = "as texts, equal values of its columns may differ"
+        elif loose := [
+            each
+            for of, own in ((table, key.columns), (referred, key.referenced_columns))
+            for name, each in (loose_collations(of) if of else {}).items()
+            if name in own
+        ]:
+            reason = f"its texts match by collation {loose[0]}, and {self._kind} compares them exactly; where they are"
+            reason += " spelled alike, add it by hand"
         elif match := _UNCHECKED.search(key.definition or ""):
             reason = f"{self._source} has not checked it ({match.group()})"
         self.lost += [f"{what} is left out: {reason}."] if reason else []

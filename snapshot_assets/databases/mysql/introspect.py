@@ -161,7 +161,7 @@ class _Reader:
             views = list(_readable(self._views, lambda name: self._view(name, Selection()), refusals))
             exported = {table.table_name: [column.name for column in table.columns] for table in schema.tables}
             refuse_revealing_views(views, exported, {}, selection, refusals)
-        return without_hidden(schema, selection, refusals)
+        return without_hidden(schema, selection, refusals, columns)
 
     def _draws(self, name: TableName) -> bool:
         return bool(self.tables[name]["table_type"] == _SEQUENCE_TYPE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
@@ -45,7 +44,6 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 from snapshot_assets.format.units import some_text
 
-_LOG = logging.getLogger(__name__)
 _SIZES = """
 SELECT table_rows AS row_count, data_length AS bytes, engine AS engine FROM information_schema.tables
 WHERE table_schema = %s AND table_name = %s
@@ -77,12 +75,6 @@ class MysqlDatabase(Scanner, Database):
             schema = extract_query(self.session, selection, selection.query)
         else:
             schema = extract_schema(self.session, selection, found)
-            if outside := [str(each.table_name) for each in schema.tables if without_transactions(each)]:
-                _LOG.warning(
-                    "The engines of %s have no transactions: rows that are written during the export may be missing, or"
-                    " there twice. Export these tables while nobody writes.",
-                    some_text(outside),
-                )
         check_split(selection, schema, RANGED)
         check_masks(schema, self._check_masks, found, cast_type)
         if refusals is None:
@@ -290,6 +282,16 @@ class MysqlDatabase(Scanner, Database):
         if found != part.count:
             return Answer(Verdict.CHANGED, f"{part.count} rows were exported, and there are {found}", found)
         return Answer(Verdict.UNKNOWN, "MySQL's rows have no versions", found, lasting=True)
+
+    def stateless(self, schema: DatabaseSchema) -> str:
+        """Return which tables have no transactions; see `SchemaSource.stateless`."""
+        if not (outside := [str(each.table_name) for each in schema.tables if without_transactions(each)]):
+            return ""
+        engines = "engine" if len(outside) == 1 else "engines"
+        return (
+            f"The {engines} of {some_text(outside)} {'has' if len(outside) == 1 else 'have'} no transactions: rows that"
+            " are written during the export may be missing, or there twice. Export these tables while nobody writes."
+        )
 
     def hold(self, readers: Callable[[], int]) -> AbstractContextManager[HeldState]:
         """Hold one state on as many connections as read at a time, if this user may; see `Database`."""

@@ -6,7 +6,9 @@ So rows of which the server warns are taken back and inserted by statements, whi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,9 +33,10 @@ from snapshot_assets.databases.protocol.interruptible import interruptible
 from snapshot_assets.databases.protocol.source import DatabaseAddress
 from snapshot_assets.databases.protocol.target import UnfitValues
 from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
-from snapshot_assets.errors import DatabaseError
+from snapshot_assets.errors import DatabaseError, SnapshotError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import Column, Table
+from snapshot_assets.format.units import counted
 
 _STATEMENT_BYTES = 1 << 20
 _PORTION_BYTES = 4 << 20
@@ -52,6 +55,8 @@ _OWN_TIMES = """
 SELECT column_name AS name FROM information_schema.columns
 WHERE table_schema = {schema} AND table_name = {table} AND data_type = 'timestamp' AND is_nullable = 'NO'
 """
+
+_MEMBER = re.compile(r"'((?:[^']|'')*)'")
 
 
 class MysqlWriter(MysqlConnection):
@@ -78,6 +83,7 @@ class MysqlWriter(MysqlConnection):
         feed = Feed(batches, pa.schema({name: _fed_type(column) for name, column in stored.items()}))
         load = _load_statement(table, stored) if self._takes_files else ""
         own_times = self._own_times(table)
+        enums = [name for name, column in stored.items() if _is_empty_only_by_error(column)]
         for portion in filter(len, feed.portions(_PORTION_BYTES)):
             if unfit := [name for name in own_times if portion.column(name).null_count]:
                 raise DatabaseError(
@@ -85,8 +91,9 @@ class MysqlWriter(MysqlConnection):
                     " would take the time of the load for NULL. Alter it, or drop the table and import again.",
                     table=table_text(table.table_name),
                 )
-            if not (load and self._takes_files and self._load_file(load, table, portion)):
-                self._insert_rows(table, portion)
+            errors = sum(pc.sum(pc.equal(portion.column(name), "")).as_py() or 0 for name in enums)
+            if not (load and self._takes_files and self._load_file(load, table, portion, errors)):
+                self._insert_rows(table, portion, errors)
         return feed.rows
 
     def longer_than_a_statement(self, column: Column) -> UnfitValues | None:
@@ -106,8 +113,11 @@ class MysqlWriter(MysqlConnection):
         stored = {column.name for column in table.columns if column.generated is None}
         return [row["name"] for row in self.rows(query, f"reading the columns of {name}") if row["name"] in stored]
 
-    def _load_file(self, sql: str, table: Table, portion: pa.Table) -> bool:
-        """Load rows as a file; return False, with nothing changed, if the server did not take all as they are."""
+    def _load_file(self, sql: str, table: Table, portion: pa.Table, errors: int) -> bool:
+        """Load rows as a file; return False, with nothing changed, if the server did not take all as they are.
+
+        It warns of each of the `errors`, the error values of enums.
+        """
         rows = pc.binary_join_element_wise(
             *(fields_of(column.combine_chunks()) for column in portion.columns),
             *(pa.scalar(b"\n"), pa.scalar(b"\t")), null_handling="replace", null_replacement=NO_FIELD,
@@ -117,7 +127,7 @@ class MysqlWriter(MysqlConnection):
         doing = f"loading {table.table_name}"
         self.execute("SAVEPOINT before_file", doing)
         added, warnings = interruptible(lambda: self._send(sql, rows, doing), self.interrupt)
-        if (added, warnings) == (portion.num_rows, 0):
+        if (added, warnings) == (portion.num_rows, errors):
             return True
         self.execute("ROLLBACK TO SAVEPOINT before_file", doing)
         return False
@@ -142,11 +152,34 @@ class MysqlWriter(MysqlConnection):
             answer = OKPacketWrapper(connection._read_packet())
         return answer.affected_rows, answer.warning_count
 
-    def _insert_rows(self, table: Table, portion: pa.Table) -> None:
+    def _insert_rows(self, table: Table, portion: pa.Table, errors: int) -> None:
+        """Insert rows by statements; those with error values of enums without strict modes, which refuse them."""
+        doing, warnings = f"loading {table.table_name}", 0
         constants = [constants_of(column.combine_chunks()) for column in portion.columns]
         into = f"INSERT INTO {qualified(table.table_name)} {identifiers(portion.column_names)} VALUES (".encode()
-        for rows in self._statements(table, rows_of(constants), len(into)):
-            self.execute(into + b"),(".join(rows) + b")", f"loading {table.table_name}")
+        with self._not_strict(doing) if errors else nullcontext():
+            for rows in self._statements(table, rows_of(constants), len(into)):
+                self.execute(into + b"),(".join(rows) + b")", doing)
+                warnings += self.rows("SELECT @@warning_count AS found", doing)[0]["found"] if errors else 0
+        if warnings != errors:
+            raise DatabaseError(
+                f"{self._name}: {doing} failed: the server warned {warnings} times of rows in which"
+                f" {counted(errors, 'value')} of enums are no member; every other value must fit its column. Nothing"
+                " was changed. Alter the columns as the snapshot has them, or drop the table, and import again.",
+                table=table_text(table.table_name),
+            )
+
+    @contextmanager
+    def _not_strict(self, doing: str) -> Iterator[None]:
+        self.execute("SET SESSION sql_mode = REPLACE(@@sql_mode, 'STRICT_ALL_TABLES', '')", doing)
+        try:
+            yield
+        finally:
+            try:
+                self.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')", doing)
+            except SnapshotError:
+                self.close()  # no other row may be loaded so
+                raise
 
     def _statements(self, table: Table, rows: list[bytes], head: int) -> Iterator[list[bytes]]:
         """Yield the rows of one statement after the other, each within the server's limit."""
@@ -172,6 +205,11 @@ class MysqlWriter(MysqlConnection):
 def _is_number(column: Column) -> bool:
     """Return whether a column takes the characters of a text, or another number for them."""
     return ColumnType(column.type).name in ("bit", "year")
+
+
+def _is_empty_only_by_error(column: Column) -> bool:
+    """Return whether an empty text is the value that an enum has in place of one that is no member."""
+    return ColumnType(column.type).name == "enum" and "" not in _MEMBER.findall(column.type)
 
 
 def _fed_type(column: Column) -> pa.DataType:

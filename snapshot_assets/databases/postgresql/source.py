@@ -39,7 +39,9 @@ from snapshot_assets.databases.selection.selection import check_split
 from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, PlanError, SnapshotError, TransientError
 from snapshot_assets.format.names import table_text
+from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.units import some_text
 
 _PARTITIONS_WITH_ROWS = """
 SELECT n.nspname AS schema, p.relname AS name, pg_table_size(p.oid) AS bytes, p.reltuples < 0 AS unanalyzed
@@ -186,6 +188,16 @@ class PostgresqlDatabase(Scanner, Database):
             ]
         return changes_since(self, parts)
 
+    def stateless(self, schema: DatabaseSchema) -> str:
+        """Return which tables are foreign, or have foreign partitions; see `SchemaSource.stateless`."""
+        foreign = [str(each.table_name) for each in schema.tables if _has_foreign_rows(TableOptions.of(each))]
+        if not foreign:
+            return ""
+        return (
+            f"Rows of {some_text(foreign)} are foreign: each connection reads a state of their server of its own, so"
+            " rows that are written during the export may be missing, or there twice. Export them while nobody writes."
+        )
+
     @contextmanager
     def hold(self, readers: Callable[[], int]) -> Iterator[HeldState]:
         """Hold the present state until this connection closes, if connections share states; see `Database`."""
@@ -210,6 +222,10 @@ class PostgresqlDatabase(Scanner, Database):
     def close(self) -> None:
         """Close the connection."""
         self.session.close()
+
+
+def _has_foreign_rows(options: TableOptions) -> bool:
+    return "foreign table" in (options.relation, *(each.relation for each in options.partitions))
 
 
 class _ExportedSnapshot:

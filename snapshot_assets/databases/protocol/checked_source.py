@@ -35,6 +35,7 @@ class CheckedSource(Checked):
         "quantiles": InstanceOf[Quantiles],
         "spelled": InstanceOf[Selection],
         "split": Sequence[InstanceOf[Scan]],
+        "stateless": str,
         "time_bounds": tuple[AwareDatetime, AwareDatetime] | None,
         "unfit": Sequence[InstanceOf[SnapshotError]],
     }

@@ -292,6 +292,13 @@ class SchemaSource(Protocol):
     def fence(self) -> dict[str, str]:
         """Return identifiers of the state that this connection reads, such as PostgreSQL's snapshot and LSN."""
 
+    def stateless(self, schema: DatabaseSchema) -> str:
+        """Return which tables have rows that belong to no state that can be held, and why; "", the default, for none.
+
+        A seal with such a table does not claim one state. Each export shows the sentences.
+        """
+        return ""
+
     @abstractmethod
     def changes_since(self, parts: Sequence[ExportedRows]) -> list[Answer]:
         """Tell which disjoint sets of rows changed since they were exported, without reading their values.

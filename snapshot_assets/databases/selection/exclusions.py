@@ -21,15 +21,19 @@ from snapshot_assets.databases.selection.hidden import (
 )
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.kinds import not_in_snapshot
+from snapshot_assets.format.options import SchemaOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, ForeignKey, Index, Schema, Table, TableName, View
 
 NOT_CARRIED = "not_carried"
 
 
-def without_hidden(schema: DatabaseSchema, selection: Selection, refusals: Refusals) -> DatabaseSchema:
+def without_hidden(
+    schema: DatabaseSchema, selection: Selection, refusals: Refusals, relations: Iterable[TableName] = ()
+) -> DatabaseSchema:
     """Return documents without what needs hidden columns or excluded tables; see `Database.extract`.
 
-    Names in SQL text decide, so an object whose text only mentions a column's name is left out, too.
+    Names in SQL text decide, so an object whose text only mentions a column's name is left out, too. `relations` are
+    all tables and views of the source, by which schemas are found that excluding them empties.
     """
     if not hides(selection):
         return schema
@@ -43,8 +47,21 @@ def without_hidden(schema: DatabaseSchema, selection: Selection, refusals: Refus
     refuse_views(selection, [view.table_name for view in schema.views], refusals)
     tables = tuple(_Stripped(table, hidden).document() for table in schema.tables)
     views, gone = _views(schema.views, hidden, selection)
-    schemas = tuple(with_lost(each, gone) for each in schema.schemas)
+    schemas = without_emptied([with_lost(each, gone) for each in schema.schemas], selection, relations)
     return schema.model_copy(update={"schemas": schemas, "tables": tables, "views": views})
+
+
+def without_emptied(
+    schemas: Iterable[Schema], selection: Selection, relations: Iterable[TableName]
+) -> tuple[Schema, ...]:
+    """Return schemas without those that have nothing but excluded ones among the relations; empty ones stay."""
+    excluded = {name: excludes(selection, name) for name in relations}
+    emptied = {name.schema for name in excluded} - {name.schema for name, out in excluded.items() if not out}
+    return tuple(each for each in schemas if each.name not in emptied or _has_more(SchemaOptions.of(each)))
+
+
+def _has_more(options: SchemaOptions) -> bool:
+    return bool(options.sequences or options.types or options.code or options.not_carried)
 
 
 class _Stripped:

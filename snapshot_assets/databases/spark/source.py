@@ -19,6 +19,7 @@ from snapshot_assets.databases.protocol.source import (
     ExportedRows,
     Rows,
     Scan,
+    SchemaSource,
     Selection,
     Verdict,
     WindowRows,
@@ -42,7 +43,7 @@ from snapshot_assets.format.relations import DatabaseSchema, Schema, Table, Tabl
 _ANY_WINDOW = WindowRows(datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 2, tzinfo=UTC))
 
 
-class SparkCatalogDatabase(TimedSource):
+class SparkCatalogDatabase(TimedSource, SchemaSource):
     """The tables of a catalog, or of a namespace of it. See `SchemaSource`.
 
     No state is held: each scan reads the state of its time. The versions of tables are read once, before all scans.
@@ -93,7 +94,7 @@ class SparkCatalogDatabase(TimedSource):
             views = [self._view(name, Selection()) for name, is_view in relations.items() if is_view]
             exported = {each.table_name: [column.name for column in each.columns] for each in schema.tables}
             refuse_revealing_views(views, exported, {}, selection, found, quote="`")
-        schema = without_hidden(schema, selection, found)
+        schema = without_hidden(schema, selection, found, relations)
         check_masks(schema, self._check_masks, found)
         if refusals is None:
             found.raise_any()

@@ -104,8 +104,7 @@ class ExportRun:
 
     def header(self, schemas: Sequence[str]) -> Header:
         """Return the header of a snapshot that this run starts."""
-        now = self.started or datetime.now(UTC)
-        return header_of(self.plan, schemas, self.address, self.written or self.plan, now)
+        return header_of(self.plan, schemas, self.address, self.written or self.plan, self.started or datetime.now(UTC))
 
     def check_source(self) -> None:
         """Check that the source has what the plan exports; nothing is written.
@@ -142,8 +141,7 @@ class ExportRun:
             NoSnapshotError: There is no snapshot.
             SnapshotExistsError: The snapshot does not fit the plan or the source.
         """
-        catalog = self.read_catalog()
-        catalog.require_snapshot()
+        (catalog := self.read_catalog()).require_snapshot()
         with self._open_source() as source:
             _, schema = checked_schemas(source.database, self.plan)
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
@@ -174,6 +172,8 @@ class ExportRun:
             extracted, schema = checked_schemas(source.database, self.plan, checked)
             if extend:
                 self._check_tables(schema)
+            if not self.plan.schema_only and (why := source.database.stateless(schema)):
+                source = replace(source, held=False, unshared=f"{source.unshared} {why}".lstrip())
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = ({"run": self.run_id} if source.held else {}) | source.database.fence()

@@ -15,6 +15,7 @@ from itertools import count
 import pyarrow as pa
 
 from snapshot_assets.catalog.state.file_pruning import written_schemas
+from snapshot_assets.databases.convert.collations import loose_collations
 from snapshot_assets.databases.duckdb.parser import Texts
 from snapshot_assets.databases.duckdb.types import ingest, type_for
 from snapshot_assets.databases.protocol.driver_batches import Feed
@@ -23,13 +24,10 @@ from snapshot_assets.engine.reading.parallel import read_parts
 from snapshot_assets.engine.reading.planning import FilePart, TableRead
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.name_texts import printed_name
-from snapshot_assets.format.options import TableOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 
 _TEXTS = re.compile(r"text|name|(?:character varying|varchar|string)(?:\(\d+\))?", re.IGNORECASE)
 """Types of databases that compare as DuckDB's texts do."""
-_LOOSE = re.compile(r"_(?:ai|ci)\b|_lcase\b|\bno(?:case|accent)\b", re.IGNORECASE)
-"""Names of collations that ignore case or accents: of MySQL, Spark and DuckDB."""
 
 
 @dataclass(frozen=True)
@@ -217,21 +215,12 @@ def _table(table: Table, names: Mapping[TableName, TableName], database: str, te
             carried.append(f"{printed_name(column.name)} ({column.type})")
     if carried:
         notes.append(f"Texts here, which compare as texts, in {printed_name(*name)}: {', '.join(carried)}.")
-    if loose := _loose(table):
+    if loose := [f"{printed_name(own)} ({each})" for own, each in loose_collations(table).items()]:
         notes.append(
             "Texts compare by their bytes here, and by collations that ignore case or the like in the source, in"
             f" {printed_name(*name)}: {', '.join(loose)}."
         )
     return SqlTable(table, names[name], tuple(columns), tuple(notes))
-
-
-def _loose(table: Table) -> list[str]:
-    """Return the columns in which the source takes different texts for equal, each with its collation."""
-    collated = {column.name: column.collation for column in table.columns if column.collation is not None}
-    needs = TableOptions.of(table).needs if collated else ()
-    loose = {need.name for need in needs if "deterministic = false" in " ".join(need.sql)}  # of PostgreSQL
-    found = {name: each for name, each in collated.items() if _LOOSE.search(each) or each in loose}
-    return [f"{printed_name(name)} ({each})" for name, each in found.items()]
 
 
 def _column(table: TableName, column: Column, shown: str, database: str, texts: Texts) -> SqlColumn:

@@ -19,6 +19,7 @@ from snapshot_assets.databases.convert.renaming import check_renaming, renamed_t
 from snapshot_assets.databases.partitions import with_former_partitions
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.protocol.target import RestoreRecord
+from snapshot_assets.databases.selection.exclusions import without_emptied
 from snapshot_assets.databases.selection.selection import check_selection, selects
 from snapshot_assets.engine.restore.damage import OlderSchema, contradicts_log, intact_schemas, refuse_needed_damage
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings, spell_filters
@@ -268,6 +269,7 @@ def _select(schema: DatabaseSchema, filters: Filters, known: Iterable[TableName]
     used = {name.schema for name in restored} | (set() if filters.tables else set(filters.schemas))
     narrowed = bool(filters.schemas or filters.tables)
     kept = [item for item in schema.schemas if not narrowed or item.name in used]
+    kept = list(without_emptied(kept, selection, relations))
     if filters.tables:  # it does not change sequences that no column uses
         others = [{key: value for key, value in item.options.items() if key != "sequences"} for item in kept]
         kept = [item.model_copy(update={"options": each}) for item, each in zip(kept, others, strict=True)]

@@ -14,7 +14,7 @@ from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.totals import RevisionSummary, revision_summaries
 from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.format.name_texts import shell_word
-from snapshot_assets.format.units import duration_text, parse_duration
+from snapshot_assets.format.units import duration_text, parse_duration, time_text
 from snapshot_assets.pipeline.assets.conditions import fresh
 from snapshot_assets.pipeline.dagster.failures import showing_failed_ticks, showing_failures
 from snapshot_assets.pipeline.dagster.metadata import made_from_versions, materialization
@@ -126,7 +126,11 @@ def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
         now = catalog.now()
         wanted = due(catalog.require_snapshot(), now, tag=rule).tag
         if wanted is None:
-            return dg.SkipReason(f"No tag is due: {why_no_tag(rule, catalog.state, now)}.")
+            following = time_text(rule.ticks.newest(now) + rule.ticks.interval)
+            return dg.SkipReason(
+                f"No tag is due: {why_no_tag(rule, catalog.state, now)}. The first seal from {following} on is tagged."
+                " To tag one now, run `snapshots tag create`."
+            )
         ttl = duration_text(wanted.ttl) if wanted.ttl else None
         config = TagConfig(at=f"rev:{wanted.revision}", time_retained=ttl, automatic=True)
         request = dg.RunRequest(

@@ -19,7 +19,8 @@ from snapshot_assets.engine.export.start_snapshot import open_windows_text
 from snapshot_assets.engine.export.tasks import Outcome
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.units import counted
+from snapshot_assets.format.units import counted, time_text
+from snapshot_assets.format.windows import window_at
 from snapshot_assets.pipeline.assets.conditions import fresh, is_automated
 from snapshot_assets.pipeline.assets.io_manager import ChunkConfig, ChunkScans
 from snapshot_assets.pipeline.assets.replicas import replica_store
@@ -37,6 +38,7 @@ from snapshot_assets.pipeline.dagster.partitions import (
     chunks_of_run,
     closing_cron,
     exported_assets,
+    key_of,
     op_name,
     partitions_of,
     plan_asset,
@@ -182,10 +184,12 @@ def export_schedules(plan: Plan, job: Any) -> list[dg.ScheduleDefinition]:
         if waiting := why_to_wait(context, job.name):
             return dg.SkipReason(waiting)
         if is_automated(context.instance, plan):
-            return dg.SkipReason(f"The sensor {plan.name}_automation_sensor is on, and requests what is due.")
+            return dg.SkipReason(
+                f"The sensor {plan.name}_automation_sensor is on, and requests what is due. Turn one of the two off."
+            )
         windows = windows_of(plan)
         if plan.kind == "query" and plan.windowed and not windows:
-            return dg.SkipReason(f"No window of {plan.name} has closed yet, so there is nothing to copy.")
+            return dg.SkipReason(f"No window of {plan.name} has closed yet.{_next(plan, 0)}")
         snapshots = snapshots_of(context)
         state = Catalog.open(snapshots.store(plan.name)).state
         new = not plan.schema_only and any(not state.completed(window.id) for window in windows)
@@ -195,10 +199,18 @@ def export_schedules(plan: Plan, job: Any) -> list[dg.ScheduleDefinition]:
         if done and plan.replicate_to is not None and state.newest_seal is not None:  # an earlier run may have failed
             done = Catalog.open(replica_store(snapshots, plan)).state.revision >= state.newest_seal.revision
         if done:
-            return dg.SkipReason("Every closed window is exported and sealed.")
+            return dg.SkipReason(f"Every closed window is exported and sealed.{_next(plan, len(windows))}")
         return dg.RunRequest(run_config=_run_config(plan, new=new))
 
     return [schedule]
+
+
+def _next(plan: Plan, closed: int) -> str:
+    """Return when the window after the closed ones is due, in a sentence; "" for a plan with an end."""
+    if plan.range_kind != "continuous" or plan.start_time is None:
+        return ""
+    following = window_at(plan.start_time, plan.chunk_time_window, closed + 1)
+    return f" The next, {key_of(following)}, is due at {time_text(following.end + plan.lag)}."
 
 
 def _run_config(plan: Plan, *, new: bool) -> dg.RunConfig:

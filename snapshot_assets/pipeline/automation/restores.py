@@ -64,15 +64,29 @@ def restore_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
     def restore(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         state = Catalog.open(snapshots_of(context).store(plan.name)).state
         if state.newest_seal is None:
-            return dg.SkipReason(f"{plan.to} has no sealed snapshot.")
+            return dg.SkipReason(
+                f"Waits for a seal: {plan.to} has no sealed snapshot. Export it: launch {plan.name}_export, or run"
+                " `snapshots export create` where it is exported."
+            )
         new = f"{state.location_id} {state.newest_seal.revision}"
         if not sealed:
             records = context.instance.fetch_materializations(key, limit=1).records
             new = f"{key.to_user_string()} {records[0].storage_id}" if records else ""
         if waiting := why_to_wait(context, job.name):
             return dg.SkipReason(waiting)
-        if not new or (new == context.cursor and not failed_before(context.instance, job.name, _AGAIN)):
-            return dg.SkipReason(f"Nothing new: {context.cursor or f'{on} was never materialised'}.")
+        if not new:
+            return dg.SkipReason(
+                f"Waits for asset {on}: it was never materialised. Materialise it, or launch {job.name}."
+            )
+        if new == context.cursor and not failed_before(context.instance, job.name, _AGAIN):
+            what = f"seal of {plan.to}" if sealed else f"materialization of asset {on}"
+            found = f"revision {state.newest_seal.revision}" if sealed else f"event {records[0].storage_id}"
+            failed = failed_before(context.instance, job.name, timedelta(0))
+            again = " The run failed: it is requested again an hour after its end." if failed else ""
+            return dg.SkipReason(
+                f"Waits for a new {what}: a run was requested for the newest, {found}.{again} To restore it again,"
+                f" launch {job.name}."
+            )
         context.update_cursor(new)
         return dg.RunRequest(run_config=dg.RunConfig(ops={op_name(plan, "restored"): RestoreConfig(replace=True)}))
 

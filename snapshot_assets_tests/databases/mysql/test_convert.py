@@ -302,6 +302,44 @@ def test_actions_of_foreign_keys_of_mysql_are_kept_as_far_as_the_target_has_them
     assert (key.definition or "").replace('"new"."top"', "new.top").endswith(ending)
 
 
+@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
+def test_foreign_keys_that_match_by_a_collation_that_ignores_case_are_left_out_and_named(
+    tmp_path: Path, postgresql_database: str, mariadb_server: MariadbServer, mariadb_database: str, kind: str
+) -> None:
+    mariadb_server.sql(
+        "CREATE TABLE a (code varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, n int UNIQUE,"
+        " exact varchar(9) COLLATE utf8mb4_bin UNIQUE)",
+        "CREATE TABLE b (code varchar(9) COLLATE utf8mb4_general_ci, n int, exact varchar(9) COLLATE utf8mb4_bin,"
+        " CONSTRAINT loose FOREIGN KEY (code) REFERENCES a (code), CONSTRAINT whole FOREIGN KEY (n) REFERENCES a (n),"
+        " CONSTRAINT same FOREIGN KEY (exact) REFERENCES a (exact))",
+        "INSERT INTO a VALUES ('x', 1, 'y')",
+        "INSERT INTO b VALUES ('X', 1, 'y')",
+        database="shop",
+    )
+    origin = DatabaseAddress("shop", mariadb_database)
+    into = fresh(tmp_path, "into") if kind == "duckdb" else DatabaseAddress("into", postgresql_database)
+    lost = [each for each in copy(documents(origin), origin, into).lost if each.startswith("Foreign key")]
+    assert lost == [
+        f"Foreign key loose of shop.b is left out: its texts match by collation utf8mb4_general_ci, and {kind} compares"
+        " them exactly; where they are spelled alike, add it by hand."
+    ]
+    with source(into) as database:
+        table = database.extract(Selection(schemas=("shop",), time_columns={})).table(TableName("shop", "b"))
+    assert sorted(key.columns for key in table.foreign_keys) == [("exact",), ("n",)]
+
+
+def test_foreign_keys_that_match_by_a_nondeterministic_collation_are_left_out_and_named(tmp_path: Path) -> None:
+    column = Column(name="code", type="text", arrow_type="string", collation="public.folded")
+    need = {"kind": "collation", "name": "public.folded", "sql": ["CREATE COLLATION … (deterministic = false)"]}
+    key = {"name": "f", "columns": ["code"], "referenced_table": "a", "referenced_schema": "s"}
+    parent = {"schema": "s", "name": "a", "columns": [column], "options": {"needs": [need]}}
+    child = parent | {"name": "b", "foreign_keys": [key | {"referenced_columns": ["code"]}]}
+    schema = DatabaseSchema.model_validate({"database": "postgresql", "tables": [parent, child]})
+    for into in (fresh(tmp_path, "into"), DatabaseAddress("into", "mysql://localhost")):
+        [lost] = [each for each in definition_of(schema, into).lost if each.startswith("Foreign key")]
+        assert lost.startswith("Foreign key f of s.b is left out: its texts match by collation public.folded")
+
+
 def test_a_name_that_mysql_cannot_have_is_refused(mariadb_database: str) -> None:
     column = Column(name="c" * 65, type="int(11)", arrow_type="int32")
     schema = DatabaseSchema.model_validate(

@@ -68,6 +68,18 @@ def test_rows_that_are_written_between_planning_and_reading_are_not_in_the_one_s
         assert bool(export.source.unshared) == (readers == 0)
 
 
+@pytest.mark.parametrize("engine", ["MyISAM", "Aria", "MEMORY", "CSV"])
+def test_a_seal_with_a_table_without_transactions_claims_no_one_state(
+    mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path, engine: str
+) -> None:
+    mariadb_server.sql(f"CREATE TABLE m (id int NOT NULL) ENGINE={engine}", database="shop")
+    with opened(mariadb_server, mariadb_database, tmp_path, "INSERT INTO m VALUES (1)") as export:
+        list(export.export([0, 1]))
+        assert export.seal().seal.seal.consistency == "chunk"
+        assert export.source is not None
+        assert "The engine of shop.m has no transactions" in export.source.unshared
+
+
 def test_a_table_that_is_truncated_between_planning_and_reading_commits_no_chunk(
     mariadb_server: MariadbServer, mariadb_database: str, tmp_path: Path
 ) -> None:

@@ -215,3 +215,40 @@ def test_a_default_whose_bytes_are_no_text_is_exact(
     assert second_mariadb_server.sql("SELECT hex(b), hex(c) FROM shop.`a'b`") == f"{default}\t0000"
     with source(into) as database:
         assert database.extract(Selection()).tables == documents.tables
+
+
+LEGACY = """
+e (id int PRIMARY KEY, e enum('a','b') NOT NULL DEFAULT 'a', KEY e (e)); INSERT INTO e VALUES (1, 'x'), (2, 'a')
+e (id int PRIMARY KEY, e enum('a','it''s')) ENGINE=MyISAM; INSERT INTO e VALUES (1, 'x'), (2, NULL), (3, 'it''s')
+e (id int PRIMARY KEY, e enum('','0','b')); INSERT INTO e VALUES (2, ''), (3, '0')
+e (id int PRIMARY KEY, e enum('a','a'), s set('b','b')); INSERT INTO e VALUES (1, 'a', 'b')
+e (id int PRIMARY KEY, g tinyint AS (id * 1000) VIRTUAL, KEY g (g)); INSERT INTO e (id) VALUES (1)
+e (id int PRIMARY KEY, d date DEFAULT '0000-00-00', t datetime DEFAULT 0); INSERT INTO e (id) VALUES (0)
+"""
+
+
+@pytest.mark.parametrize("table", LEGACY.strip().split("\n"))
+@pytest.mark.parametrize("files", [True, False])
+def test_what_a_server_without_strict_modes_made_comes_back_on_one_with_them(
+    mariadb_server: MariadbServer,
+    second_mariadb_server: MariadbServer,
+    mariadb_database: str,
+    second_mariadb_database: str,
+    table: str,
+    files: bool,
+) -> None:
+    mariadb_server.sql("SET sql_mode = ''", f"CREATE TABLE {table}", database="shop")
+    strict = "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO"
+    [before, took] = second_mariadb_server.sql("SELECT @@global.sql_mode, @@global.local_infile").split("\t")
+    second_mariadb_server.sql(f"SET GLOBAL sql_mode = '{strict}', GLOBAL local_infile = {int(files)}")
+    name = TableName("shop", "e")
+    origin, into = DatabaseAddress("shop", mariadb_database), DatabaseAddress("shop", second_mariadb_database)
+    with source(origin) as database:
+        times = {(name, column): Carrier.TEXT for column in "dt" if f" {column} date" in table}
+        schema = database.extract(Selection(time_columns={name: None}, carriers=times))
+    try:
+        assert copy(schema, origin, into).lost == ()
+    finally:
+        second_mariadb_server.sql(f"SET GLOBAL sql_mode = '{before}', GLOBAL local_infile = {took}")
+    assert printed(second_mariadb_server) == printed(mariadb_server)
+    assert sums(second_mariadb_server) == sums(mariadb_server)

@@ -121,6 +121,21 @@ def test_what_a_file_would_change_or_leave_out_is_an_error(
     assert mariadb_server.sql("SELECT COUNT(*) FROM shop.t") == "0"
 
 
+def test_beside_an_error_value_of_an_enum_every_other_value_must_fit(
+    target: MysqlTarget, mariadb_server: MariadbServer, mariadb_database: str
+) -> None:
+    mariadb_server.sql("CREATE TABLE t (e enum('a','b'), c tinyint)", database="shop")
+    table = table_of(mariadb_database)
+    wider = table.column("c").model_copy(update={"type": "int(11)", "arrow_type": "int32"})
+    table = table.model_copy(update={"columns": (table.column("e"), wider)})
+    assert insert(target, table, {"e": ["", "a"], "c": [1, 2]}) == 2
+    with pytest.raises(DatabaseError, match="warned 2 times of rows in which 1 value of"):
+        insert(target, table, {"e": ["b", ""], "c": [3, 300]})
+    with pytest.raises(DatabaseError, match="Out of range"):  # strict again
+        insert(target, table, {"e": ["a", "b"], "c": [4, 300]})
+    assert mariadb_server.sql("SELECT e + 0, c FROM shop.t ORDER BY c") == "0\t1\n1\t2"
+
+
 def test_null_is_not_taken_for_the_time_of_the_load(
     target: MysqlTarget, mariadb_server: MariadbServer, mariadb_database: str
 ) -> None:

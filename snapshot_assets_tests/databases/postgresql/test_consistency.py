@@ -11,7 +11,7 @@ from snapshot_assets.databases.protocol.query import Query
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.engine.export.source import open_source
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import (
     Run,
     client,
@@ -22,6 +22,7 @@ from snapshot_assets_tests.databases.postgresql.helpers import (
     read_scan,
     table_of,
 )
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 
 def fill(uri: str, rows: int = 20_000) -> Table:
@@ -77,6 +78,20 @@ def test_the_holder_reads_its_state_also_after_an_error_and_others_can_still_joi
         with opened(postgresql_database, held.token) as other:
             assert read(holder, table).num_rows == read(other, table).num_rows == 10
             assert holder.fence()["snapshot"] == other.fence()["snapshot"]
+
+
+def test_foreign_rows_belong_to_no_held_state(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
+    script = """
+    CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER far FOREIGN DATA WRAPPER nothing; CREATE TABLE t (id int);
+    CREATE TABLE p (id int) PARTITION BY LIST (id); CREATE FOREIGN TABLE p1 PARTITION OF p FOR VALUES IN (1) SERVER far;
+    CREATE FOREIGN TABLE f (id int) SERVER far;
+    """
+    postgresql_server.psql_script(postgresql_database, script)
+    tables = [TableName("public", name) for name in "tpf"]
+    with opened(postgresql_database) as database:
+        found = database.stateless(database.extract(Selection(tables=tuple(tables))))
+        assert found.startswith("Rows of public.f, public.p are foreign")
+        assert database.stateless(database.extract(Selection(tables=tuple(tables[:1])))) == ""
 
 
 def test_the_driver_of_an_export_has_one_connection(postgresql_database: str) -> None:

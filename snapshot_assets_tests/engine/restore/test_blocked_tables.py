@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.databases.open import open_database
+from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import OtherImportError, PlanError, RestoreFailedError, UnknownRelationError
 from snapshot_assets.format.relations import TableName
@@ -193,3 +197,16 @@ def test_patterns_of_a_duckdb_snapshot_match_in_any_case(pair: tuple[Place, Into
     assert into.restore(place.store, filters=Filters(exclude_tables=("S.Bad", "s.SEC*"))).finished
     assert into.restore(place.store, filters=Filters(exclude_tables=("s.bad", "S.sec*"))).rows == 0
     assert rows(into) == {"good": 2, "child": 2}
+
+
+def test_a_schema_of_which_all_tables_are_left_out_is_not_made_and_an_empty_one_is(
+    pair: tuple[Place, Into], tmp_path: Path
+) -> None:
+    place, into = pair
+    execute(place.source, "CREATE SCHEMA r", "CREATE TABLE r.t (id integer)", "CREATE SCHEMA hollow")
+    place = Place(place.source, tmp_path / "other")
+    place.export(time_columns={"r.t": None, "s.empty": None})
+    into.restore(place.store, filters=Filters(exclude_tables=("s.*",)))
+    with closing(open_database(into.address)) as database:
+        schemas = {each.name for each in database.extract(Selection()).schemas}
+    assert schemas - {"main", "public"} == {"hollow", "r"}

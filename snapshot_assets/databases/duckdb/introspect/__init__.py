@@ -83,7 +83,7 @@ def extract_schema(session: DuckDBSession, selection: Selection, refusals: Refus
     if hides(selection):
         _refuse_revealing(session, tables, schema, selection, refusals)
         schema = _without_hidden_types(schema, session, tables, selection)
-    return without_hidden(schema, selection, refusals)
+    return without_hidden(schema, selection, refusals, columns)
 
 
 def spelled(session: DuckDBSession, selection: Selection) -> Selection:

@@ -35,7 +35,7 @@ from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Selection
 from snapshot_assets.databases.selection.columns import refuse_reserved
-from snapshot_assets.databases.selection.exclusions import with_lost
+from snapshot_assets.databases.selection.exclusions import with_lost, without_emptied
 from snapshot_assets.databases.selection.hidden import (
     column_name,
     excludes,
@@ -187,7 +187,7 @@ def _schemas(
         hidden,
         missing,
     )
-    return with_database_locale(session, complete)
+    return with_database_locale(session, without_emptied(complete, selection, [each.name for each in relations]))
 
 
 def _large_objects(
