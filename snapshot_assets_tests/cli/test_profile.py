@@ -111,11 +111,11 @@ def test_a_trace_that_cannot_be_written_at_the_end_leaves_the_command_its_result
 ) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    with nullcontext() if error is None else pytest.raises(DamageError):
-        with profiled(Namespace(profile=str(folder / "trace.json"), verbose=False)):
-            rmtree(folder)
-            if error is not None:
-                raise error
+    result = nullcontext() if error is None else pytest.raises(DamageError)
+    with result, profiled(Namespace(profile=str(folder / "trace.json"), verbose=False)):
+        rmtree(folder)
+        if error is not None:
+            raise error
     assert f"--profile {folder}/trace.json cannot be written: No such file or directory" in caplog.text
 
 
