@@ -563,9 +563,11 @@ prepare:
         moves();
         seen = head;
         if
+#ifndef ROLLS_BACK_TO_EXPIRED
         :: expired[1] && tag != 1 ->
             printf("reverter %d: is refused, as seal 1 has expired\n", me);
             goto done
+#endif
         :: else
         fi;
         if

@@ -1,7 +1,7 @@
 /* A log that lost transactions is rebuilt, while a writer sleeps that opened it before the loss.
  *
  * Words and rules are those of FORMAT.md, section 6 (Rebuilt logs); docs/protocol.md explains this model. The log had
- * revisions 1 to OLD; any of them but the writer's may be lost, and so may the checkpoint and the files of the pin.
+ * revisions 1 to OLD; the last two may be lost, and so may the checkpoint and the files of the pin.
  */
 #define OLD 4
 #define PLACES (OLD + 4)
@@ -56,7 +56,8 @@ active proctype loss() {
 }
 
 active proctype rebuilder() {
-    byte free;
+    bool free[PLACES];
+    byte next = 2;
     byte found;
 
     /* code: catalog/rebuild/base.py:find_base */
@@ -87,24 +88,37 @@ active proctype rebuilder() {
         fi;
         printf("rebuilder: takes revision %d for the base\n", found);
         assert(found != pin || pin_has_files || found == checkpoint || transaction[found]);  /* it is proved whole */
-        free = 2;
+        each = 2;
         do
-        :: free <= OLD && transaction[free] -> free++
+        :: each <= OLD ->               /* where a writer could still commit */
+            free[each] = !transaction[each] && (transaction[each - 1] || checkpoint == each - 1);
+            each++
         :: else -> break
-        od
+        od;
+        each = 0
     };
 #ifndef NO_FENCE
-    /* code: catalog/rebuild/rebuild.py:write_log */
-    atomic {
-        if
-        :: transaction[free] || fence[free] ->
-            printf("rebuilder: is refused, as another writer committed revision %d\n", free);
-            goto done
-        :: else ->
-            fence[free] = true;
-            printf("rebuilder: writes a fence at revision %d\n", free)
-        fi
-    };
+    do
+    :: next <= OLD ->
+        /* code: catalog/rebuild/rebuild.py:write_log */
+        atomic {
+            if
+            :: free[next] && transaction[next] ->
+                printf("rebuilder: is refused, as another writer committed revision %d\n", next);
+                goto done
+            :: free[next] && !transaction[next] ->
+                fence[next] = true;
+                printf("rebuilder: writes a fence at revision %d\n", next)
+#ifdef FIRST_FENCE_ALONE
+                ;
+                next = OLD
+#endif
+            :: !free[next]
+            fi;
+            next++
+        }
+    :: else -> break
+    od;
 #endif
     /* code: catalog/rebuild/rebuild.py:first_transaction */
     atomic {
@@ -118,11 +132,15 @@ done:
 }
 
 active proctype writer() {
-    byte revision = 2;                  /* the head when it opened the location; it read no later one */
+    byte revision;                      /* the head when it opened the location; it read no later one */
 
     /* code: catalog/log/store.py:_create */
     atomic {
         lost ->
+        if
+        :: revision = 2
+        :: revision = 3
+        fi;
         if
         :: transaction[revision + 1] || fence[revision + 1] ->
             printf("writer: finds revision %d taken\n", revision + 1);
@@ -134,6 +152,13 @@ active proctype writer() {
     };
     /* code: catalog/log/store.py:_check_follows */
     atomic {
+        if
+        :: !transaction[revision] && checkpoint != revision ->
+            transaction[revision + 1] = false;
+            printf("writer: finds no revision %d, deletes revision %d again, and fails\n", revision, revision + 1);
+            goto done
+        :: else
+        fi;
         late = revision + 1;
         printf("writer: reports revision %d as committed\n", late);
         check()

@@ -142,8 +142,12 @@ plan:
             if
             :: !GUARDED && !mine -> goto stopped
             :: !GUARDED && mine ->
+#ifdef KEEPS_LATE_CHECKPOINT
+                printf("replicator %d: finds no replica any more\n", me);
+#else
                 checkpoint[wanted] = false;
                 printf("replicator %d: finds no replica any more, and deletes the checkpoint again\n", me);
+#endif
                 check();
                 goto stopped
             :: else
@@ -228,7 +232,7 @@ proctype promoter() {
     atomic {
         replica_head();
         if
-        :: at != planned || sending ->
+        :: at != planned ->
             at = 0;
             marker = replica;
             printf("promoter: is refused, as a replication changed the replica\n");

@@ -22,7 +22,7 @@ def profiled(options: argparse.Namespace) -> Iterator[None]:
         options: The call.
 
     Raises:
-        PlanError: The file of `--profile` cannot be written.
+        PlanError: The file of `--profile` cannot be written before the command begins.
     """
     file = getattr(options, "profile", None)
     if file is None and not options.verbose:
@@ -38,7 +38,10 @@ def profiled(options: argparse.Namespace) -> Iterator[None]:
                 longest = sorted(times.items(), key=lambda item: -item[1][0])
                 shown = (f"{name} {own / 1e9:.3f} s" + f" ({count:,})" * (count > 1) for name, (own, count) in longest)
                 _LOG.info("Time of %s: %s", thread, ", ".join(shown))
-            _write(file, spans.chrome_trace())
+            try:
+                _write(file, spans.chrome_trace())
+            except PlanError as error:  # the command has its own result
+                _LOG.warning("%s", error)
 
 
 def _write(file: str | None, text: str) -> None:

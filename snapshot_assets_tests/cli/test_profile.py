@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from argparse import Namespace
 from collections import defaultdict
+from contextlib import nullcontext
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
 
+from snapshot_assets.catalog.verify.objects import hash_object
+from snapshot_assets.cli.profile import profiled
+from snapshot_assets.errors import DamageError
 from snapshot_assets.spans import Span, Spans, recording, span, spanned
 from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots, in_own_process
+from snapshot_assets_tests.faults.operations import store_at
 
 NAMES = {"start JVM", "connect", "introspect", "plan", "tasks", "commit", "verify"}
 NAMES_OF_TASKS = {"task start", "task", "connect", "read", "encode", "hash", "put"}
@@ -98,6 +105,20 @@ def test_a_command_that_fails_writes_what_it_did(location: Path, snapshots: Snap
     assert names >= {"command", "connect"}
 
 
+@pytest.mark.parametrize("error", [None, DamageError("It is damaged.")])
+def test_a_trace_that_cannot_be_written_at_the_end_leaves_the_command_its_result(
+    error: DamageError | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    result = nullcontext() if error is None else pytest.raises(DamageError)
+    with result, profiled(Namespace(profile=str(folder / "trace.json"), verbose=False)):
+        rmtree(folder)
+        if error is not None:
+            raise error
+    assert f"--profile {folder}/trace.json cannot be written: No such file or directory" in caplog.text
+
+
 def test_own_times_leave_out_what_is_inside() -> None:
     with recording() as spans:
         pass
@@ -105,6 +126,14 @@ def test_own_times_leave_out_what_is_inside() -> None:
     spans += [Span("out", 0, 100, "a", here), Span("in", 10, 40, "a", here), Span("in", 50, 60, "a", here)]
     spans += [Span("deep", 12, 20, "a", here), Span("out", 100, 105, "a", here)]
     assert spans.own_times() == {"tasks": {"out": (65, 2), "in": (32, 2), "deep": (8, 1)}}
+
+
+def test_the_hashing_of_a_stored_file_is_a_span(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    store.put("file", b"rows")
+    with recording() as spans:
+        hash_object(store, "file")
+    assert [each.name for each in spans] == ["hash"]
 
 
 def test_nothing_is_recorded_without_a_recording() -> None:

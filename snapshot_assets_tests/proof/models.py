@@ -63,6 +63,7 @@ SCOPES = (
     Scope("objects", "EXPORTERS=1 COLLECTOR EXPIRER"),
     Scope("objects", "EXPORTERS=1 COMPACTOR DELETER"),
     Scope("objects", "DELETER REVERTER EXPIRER TAGGER", large=True),
+    Scope("objects", "REVERTER EXPIRER COLLECTOR"),
     Scope("replica"),
     Scope("replica", "REPLICATORS=1 PROMOTER"),
     Scope("rebuild"),
@@ -120,6 +121,12 @@ DEFECTS = (
     ),
     Scope("objects", "COMPACTOR DELETER", "COMPACTS_THROUGH_COMMIT", "Compacted files go through the planned head."),
     Scope("objects", "DELETER REVERTER", "UNDELETES", "Deleted rows come back only on request."),
+    Scope(
+        "objects",
+        "REVERTER EXPIRER COLLECTOR",
+        "ROLLS_BACK_TO_EXPIRED",
+        "A rollback goes to a revision that has not expired, or is pinned.",
+    ),
     Scope("objects", "EXPORTERS=2", "REPLACES_BLINDLY", "Older rows never replace newer ones."),
     Scope("objects", "EXPORTERS=1 COMPACTOR", "RULE_NOT_ASKED_AGAIN", "A rule decides again on the newer head."),
     Scope("replica", "", "LOG_BEFORE_OBJECTS", "Objects are copied before the log that names them."),
@@ -127,7 +134,9 @@ DEFECTS = (
     Scope("replica", "REPLICATORS=1 PROMOTER", "NO_GUARD", "A replication reads the marker before each write."),
     Scope("replica", "REPLICATORS=1 PROMOTER", "OVERWRITES_TRANSACTIONS", "Transactions are created, not overwritten."),
     Scope("replica", "REPLICATORS=1 PROMOTER", "PROMOTES_AS_PLANNED", "A promotion plans again below its marker."),
+    Scope("replica", "REPLICATORS=1 PROMOTER", "KEEPS_LATE_CHECKPOINT", "A checkpoint that came late is deleted."),
     Scope("rebuild", "", "NO_FENCE", "A fence keeps writers from before the loss out."),
+    Scope("rebuild", "", "FIRST_FENCE_ALONE", "Fences take each revision at which a writer could go on."),
     Scope("rebuild", "", "BASE_WITHOUT_FILES", "The base is the newest state that is proved whole."),
 )
 """What must have a counterexample."""

@@ -26,6 +26,7 @@ from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import DataFile
 from snapshot_assets.format.documents import chunk_checksum
 from snapshot_assets.format.units import counted
+from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.bulk import Listed, hashing_threads, threads
 
@@ -196,7 +197,7 @@ def file_faults(
 def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:
     """Return the SHA-256 and the size of an object, reading it in blocks."""
     digest, size = hashlib.sha256(), 0
-    with store.open_reader(path) as reader:
+    with span("hash"), store.open_reader(path) as reader:
         raw = getattr(reader, "raw", None)
         # A local file needs no read-ahead, so its buffer would only copy.
         source, size_of_block = (raw, _LOCAL_BLOCK) if isinstance(raw, io.FileIO) else (reader, _BLOCK)

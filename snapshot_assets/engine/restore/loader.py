@@ -36,7 +36,6 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.units import counted
-from snapshot_assets.spans import span
 from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
@@ -104,8 +103,7 @@ def hash_files(task: Task[FileWork]) -> Iterator[FileResult]:
     for work in task.works:
         file = work.plan.file
         try:
-            with span("hash"):
-                check_hash(task.store, file)
+            check_hash(task.store, file)
         except (DamageError, ObjectNotFoundError) as error:
             yield FileResult(file.chunk, error=error, damaged=file.path)
         except SnapshotError as error:
