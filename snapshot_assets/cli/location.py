@@ -105,7 +105,8 @@ class _Absent:
 def spare_pandas() -> None:
     """Let pyarrow do without pandas, which it imports for its first list of values, to know pandas' own.
 
-    That takes 0.3 s and 50 MiB. It asks once in a process. Where something is converted to pandas later, it imports that all the same.
+    That takes 0.3 s and 50 MiB. It asks once in a process. Where something is converted to pandas later, it imports
+    that all the same.
     """
     import pyarrow as pa
 

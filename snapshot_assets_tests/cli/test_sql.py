@@ -17,8 +17,8 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.cli.output import READER_GONE
 from snapshot_assets.cli.location import spare_pandas
+from snapshot_assets.cli.output import READER_GONE
 from snapshot_assets.format.names import parse_table
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of
