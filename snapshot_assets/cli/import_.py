@@ -32,16 +32,8 @@ from snapshot_assets.databases.protocol.target import RestoreRecord
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
-from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.errors import (
-    PartlyRestoredError,
-    PlanError,
-    RestoreError,
-    SchemaIncompleteError,
-    SnapshotError,
-    UsageError,
-)
+from snapshot_assets.errors import PartlyRestoredError, PlanError, SchemaIncompleteError, SnapshotError, UsageError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import check_pattern, parse_table
 from snapshot_assets.format.units import counted
@@ -242,14 +234,7 @@ def _restore(request: _Request, run: RestoreRun, work: ImportWork, watch: Progre
 
 def _check(run: RestoreRun, work: ImportWork) -> None:
     """Check that the import is finished, and count the rows of its tables."""
-    plan = run.current()
-    if not plan.ended and not plan.partial:
-        lacking = [chunk.chunk for chunk in plan.chunks if plan.ledger.missing(chunk)]
-        raise RestoreError(
-            f"Run {work.run_id} succeeded, but the import is not finished:"
-            f" {numbered(lacking) if lacking else 'its end'} is still to come. Run again to continue.",
-            chunks=lacking,
-        )
+    run.check_ended()
     work.counts = run.check_counts()
 
 

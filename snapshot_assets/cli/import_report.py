@@ -102,11 +102,11 @@ def report(options: argparse.Namespace, location: str, run: RestoreRun, work: Im
     """Print what an import has done; returns the exit status.
 
     Raises:
-        RestoreError: Tables hold other rows than were loaded, which only `--into-nonempty` allows.
+        RestoreError: Tables hold fewer rows than were loaded, or more, which only `--into-nonempty` allows.
     """
     plan = run.current()
     different = {name: both for name, both in work.counts.items() if both[0] != both[1] and name not in plan.absent}
-    if different and not plan.record.into_nonempty:
+    if any(found < loaded or not plan.record.into_nonempty for loaded, found in different.values()):
         some = "; ".join(f"{name}: {loaded_and_found(*both)}" for name, both in different.items())
         raise RestoreError(
             f"The target's row counts differ from what was loaded: {some}. {how_to_load_again(plan)}",

@@ -253,6 +253,29 @@ def ordered_views(schema: DatabaseSchema, lost: list[str], *, expressions: bool)
             yield views[name]
 
 
+def without_expressions(table: Table, lost: list[str], *, words: Collection[str] = ()) -> Table:
+    """Return a table without checks, defaults and expressions of generated columns.
+
+    Args:
+        table: The table.
+        lost: Gets a sentence for each of them.
+        words: What a column may be generated as nevertheless, since it is no SQL of the snapshot.
+    """
+    lost += [f"Check {check.name} of {table.table_name} is left out: {check.definition}." for check in table.checks]
+    columns = []
+    for column in table.columns:
+        where = f"{table.table_name}.{column.name}"
+        if column.generated in words:
+            columns.append(column)
+            continue
+        if column.generated is not None:
+            lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
+        elif column.default is not None:
+            lost.append(f"Default of column {where} is left out: {column.default}.")
+        columns.append(column.model_copy(update={"default": None, "generated": None, "generated_kind": None}))
+    return table.model_copy(update={"checks": (), "columns": tuple(columns)})
+
+
 @dataclass(frozen=True)
 class Definition:
     """How to create a snapshot's schema in a target.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from snapshot_assets.databases.contract import CONTRACT, Access, DatabaseKind, DatabaseModule, TargetModule
 from snapshot_assets.databases.protocol.checked_source import CheckedSource
+from snapshot_assets.databases.protocol.checked_target import CheckedTarget
 from snapshot_assets.databases.protocol.source import Database, DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.spans import span
@@ -194,7 +195,7 @@ def target_module(address: DatabaseAddress) -> TargetModule:
     kind = kind_of(address.uri)
     refuse_as_target(f"target {address.alias}", kind)
     import_drivers(kind)
-    return _plug_in(kind.name)
+    return cast(TargetModule, CheckedTarget(kind.name, address.uri, _plug_in(kind.name)))
 
 
 def refuse_as_target(name: str, kind: DatabaseKind | None) -> None:
@@ -216,7 +217,8 @@ def refuse_as_target(name: str, kind: DatabaseKind | None) -> None:
 def open_target(address: DatabaseAddress) -> SqlTarget:
     """Connect to a database as the target of a restore; see `target_module` and `open_database` for errors."""
     with span("connect"):
-        return target_module(address).open_target(address)
+        opened = target_module(address).open_target(address)
+        return cast("SqlTarget", CheckedTarget(kind_of(address.uri).name, address.uri, opened))
 
 
 def scratch_database(address: DatabaseAddress, name: str) -> AbstractContextManager[DatabaseAddress]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 from snapshot_assets.databases.definition import ObjectKey, Statement
+from snapshot_assets.databases.open import scratch_database
 from snapshot_assets.databases.protocol.source import AllRows, Rows, Scan, TimelessRows, WindowRows
 from snapshot_assets.databases.protocol.sql_target import SqlTarget
 from snapshot_assets.databases.protocol.steps import steps_of
 from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
-from snapshot_assets.errors import DatabaseError, OtherImportError
-from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.errors import DatabaseError, OtherImportError, UnknownSourceError
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.testing.example import ExampleDatabase
 from snapshot_assets.testing.restores import (
     copy,
@@ -70,6 +71,10 @@ class Started(NamedTuple):
         files = [(self.file(path), self.table, batches)]
         return self.target.replace(1, [Load(self.record.location_id, self.record.id, self.table, rows, files)])
 
+    def counted(self, *wanted: Rows) -> list[int]:
+        """Return how many rows of each set the target counts."""
+        return list(self.target.counts([(self.table, each) for each in wanted]))
+
     def torn(self, *numbers: int) -> Iterator[pa.RecordBatch]:
         """Yield rows, and fail."""
         yield self.rows(*numbers)
@@ -110,11 +115,45 @@ class TargetSuite:
             batches = [started.rows(1, 2), started.rows(3, day=2), started.rows(4, day=None)]
             assert started.load("data/1/a.parquet", batches) == 4
             assert started.load("data/1/a.parquet", iter(lambda: pytest.fail("read again"), None)) is None
-            loaded = started.target.loaded(started.record.location_id)
-            assert [(each.path, each.rows) for each in loaded] == [("data/1/a.parquet", 4)]
-            wanted = (AllRows(), DAY_1, TimelessRows())
-            assert started.target.counts([(started.table, each) for each in wanted]) == [4, 2, 1]
+            file, location = replace(started.file("data/1/a.parquet"), rows=4), started.record.location_id
+            assert (started.target.imports(), started.target.loaded(location)) == ([started.record], [file])
+            assert started.target.loaded_rows(file) == 4
+            assert started.counted(AllRows(), DAY_1, TimelessRows()) == [4, 2, 1]
+            compacted = replace(file, path="data/1/b.parquet")
+            started.target.renew(started.record, [file], [compacted])
+            assert started.target.loaded(location) == [compacted]
         assert self.stored(example) == [1, 2, 3, 4]
+        example.execute("DELETE FROM t WHERE n = 1")
+        with target(example.address) as opened:
+            assert Started(opened, started.table, started.record).counted(AllRows(), DAY_1) == [3, 1]
+
+    def test_rows_and_types_that_the_target_has_are_seen(self, example: ExampleDatabase) -> None:
+        with self.start(example) as started:
+            name, opened = started.table.table_name, started.target
+            there = opened.existing([name, TableName(example.schema, "nowhere")])
+            found = {each: (table.columns, table.has_rows, table.what) for each, table in there.items()}
+            assert found == {name: (("n", "ts"), False, "table")}
+            started.load("data/1/a.parquet", [started.rows(1)])
+            assert opened.existing([name])[name].has_rows
+            [made] = definition_of(
+                DatabaseSchema(database=opened.kind, tables=(started.table,)), example.address
+            ).tables
+            assert opened.other_types([made]) == []
+            number, time = made.columns
+            other = made.model_copy(update={"columns": (number.model_copy(update={"type": time.type}), time)})
+            assert [(each.table, each.column) for each in opened.other_types([other])] == [(name, "n")]
+
+    def test_a_scratch_database_is_empty_and_leaves_the_other_one_as_it_is(self, example: ExampleDatabase) -> None:
+        example.execute("CREATE TABLE t (n INTEGER)")
+        name = TableName(example.schema, "t")
+        with ExitStack() as stack:
+            try:
+                scratch = stack.enter_context(scratch_database(example.address, "snapshots_scratch"))
+            except UnknownSourceError as error:
+                pytest.skip(str(error))
+            assert stack.enter_context(target(scratch)).existing([name]) == {}
+        with target(example.address) as opened:
+            assert list(opened.existing([name])) == [name]
 
     def test_an_error_of_the_batches_leaves_no_row_and_is_raised_as_it_is(self, example: ExampleDatabase) -> None:
         with self.start(example) as started:
@@ -130,7 +169,7 @@ class TargetSuite:
             started.load("data/2/a.parquet", [started.rows(20, day=2), started.rows(30, day=None)], chunk=2)
             with pytest.raises(TornError):
                 started.replace_by("data/1/b.parquet", started.torn(3))
-            assert started.target.counts([(started.table, DAY_1)]) == [2]
+            assert started.counted(DAY_1) == [2]
             assert started.replace_by("data/1/b.parquet", [started.rows(1, 3, 4)]) == 3
             loaded = started.target.loaded(started.record.location_id)
             assert [each.path for each in loaded] == ["data/1/b.parquet", "data/2/a.parquet"]
@@ -154,6 +193,9 @@ class TargetSuite:
             opened.finish(record)
             opened.finish(record)
             assert opened.imports()[0].finished
+            opened.finish(record, finished=False)
+            assert opened.imports() == [record]
+            opened.finish(record)
             other = replace(record, id="b" * 32)
             assert opened.begin(other, "").id == record.id
             assert opened.begin(other, record.id).id == other.id
@@ -179,6 +221,7 @@ class TargetSuite:
             nowhere = self.making(example, "table", "nowhere", table)
             results = started.target.make(started.record, steps_of([nowhere, broken, good]))
             assert [each.status for each in results.values()] == ["made"] * 3
+            assert started.target.steps(started.record.location_id) == results
 
     def test_a_key_that_rows_violate_fails_alone(self, example: ExampleDatabase) -> None:
         with self.start(example) as started:

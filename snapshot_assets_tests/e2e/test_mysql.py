@@ -177,21 +177,6 @@ def test_code_is_restored_on_request_and_triggers_refuse_later_imports_until_the
     assert second_mariadb_server.sql("SELECT note FROM shop.t") == "7"
 
 
-def test_a_user_without_the_right_to_lock_exports_states_of_several_connections_and_learns_why(
-    snapshots: Snapshots, tmp_path: Path, mariadb_server: MariadbServer, mariadb_database: str
-) -> None:
-    mariadb_server.sql("CREATE TABLE t (id int)", "CREATE USER clerk IDENTIFIED BY 'x'", database="shop")
-    mariadb_server.sql("GRANT SELECT ON shop.* TO clerk", "INSERT INTO shop.t VALUES (1)")
-    to, uri = tmp_path.as_uri(), mariadb_server.uri("shop", "clerk", "x")
-    created = snapshots("export", "create", "--source", uri, "--to", to, "--json")
-    mariadb_server.sql("DROP USER clerk")
-    assert created.status == 0, created.err
-    assert created.json["consistency"] == "chunk"
-    [warning] = [each for each in created.json["warnings"] if "states of their own" in each]
-    assert "RELOAD" in warning
-    assert "Grant RELOAD" in warning
-
-
 def test_money_that_is_transferred_meanwhile_is_in_each_snapshot_once(
     snapshots: Snapshots, tmp_path: Path, bank: str
 ) -> None:

@@ -266,17 +266,25 @@ def _alike(names: Iterable[tuple[str, ...]], rule: NameRule) -> Iterator[list[tu
     yield from (list(group) for group in groups.values() if len(group) > 1)
 
 
-def too_long(schema: DatabaseSchema, title: str, longest: int) -> tuple[str, ...]:
-    """Return a sentence for each name that a kind of database cuts or refuses: an import would not find it again."""
+def too_long(schema: DatabaseSchema, title: str, longest: int, unit: str = "byte") -> tuple[str, ...]:
+    """Return a sentence for each name that a kind of database cuts or refuses: an import would not find it again.
+
+    Args:
+        schema: The documents.
+        title: What messages call the kind.
+        longest: The greatest length of a name.
+        unit: What the length counts: `byte` or `character`.
+    """
     names = [("Schema", printed_name(each.name), each.name) for each in schema.schemas]
     relations: list[Table | View] = [*schema.tables, *schema.views]
     for relation in relations:
         name = relation.table_name
         names.append(("Table", str(name), relation.name))
         names += [("Column", str(ColumnPath(name, column.name)), column.name) for column in relation.columns]
+    lengths = {each: len(each[2].encode() if unit == "byte" else each[2]) for each in names}
     return tuple(
-        f"{what} {shown} has a name of {counted(len(name.encode()), 'byte')}; {title} has at most {longest}."
+        f"{what} {shown} has a name of {counted(length, unit)}; {title} has at most {longest}."
         " Rename it in the source, or leave it out."
-        for what, shown, name in dict.fromkeys(names)
-        if len(name.encode()) > longest
+        for (what, shown, _), length in lengths.items()
+        if length > longest
     )

@@ -26,6 +26,7 @@ from snapshot_assets.databases.definition import (
     Statement,
     comment,
     ordered_views,
+    without_expressions,
 )
 from snapshot_assets.databases.duckdb import KIND
 from snapshot_assets.databases.duckdb.foreign_keys import possible_keys
@@ -110,20 +111,9 @@ class _Defining:
     def _table(self, table: Table) -> Table:
         """Return a table as the target will have it: types as DuckDB writes them, expressions only if wanted."""
         if not self._expressions:
-            for check in table.checks:
-                self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
-            table = table.model_copy(update={"checks": ()})
-        columns = []
-        for column in table.columns:
-            where = f"{table.table_name}.{column.name}"
-            update: dict[str, str | None] = {"type": str(self._texts.type(column.type, where))}
-            if not self._expressions:
-                update |= {"default": None, "generated": None, "generated_kind": None}
-                if column.generated is not None:
-                    self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
-                elif column.default is not None:
-                    self._lost.append(f"Default of column {where} is left out: {column.default}.")
-            columns.append(column.model_copy(update=update))
+            table = without_expressions(table, self._lost)
+        types = (str(self._texts.type(column.type, f"{table.table_name}.{column.name}")) for column in table.columns)
+        columns = (column.model_copy(update={"type": of}) for column, of in zip(table.columns, types, strict=True))
         return table.model_copy(update={"columns": tuple(columns)})
 
     def _schemas(self) -> Iterator[Statement]:

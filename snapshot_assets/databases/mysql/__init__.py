@@ -8,9 +8,8 @@ uses TLS if the server has it, and checks no certificate) and `ssl_ca=/path`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from snapshot_assets.databases.contract import ENCODED, DatabaseKind, alias_of, later
@@ -111,8 +110,7 @@ type_for = later(f"{__name__}.write_forms", "type_for")
 adapt = later(f"{__name__}.converted_documents", "adapt")
 
 
-@contextmanager
-def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
+def scratch(address: DatabaseAddress, name: str) -> NoReturn:
     """Refuse: a restore creates the snapshot's databases by their names, and these may be on the server already.
 
     Raises:
@@ -123,4 +121,3 @@ def scratch(address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
         " they have in the snapshot, so it would write into those of this server. Give a DuckDB file or a PostgreSQL"
         " server as the scratch database.",
     )
-    yield address

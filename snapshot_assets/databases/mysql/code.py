@@ -12,11 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pymysql.charset import charset_by_name
-
 from snapshot_assets.databases.definition import Advance, Create, ObjectKey, Statement
 from snapshot_assets.databases.mysql.session import MysqlConnection, MysqlSession
-from snapshot_assets.databases.mysql.texts import NAME, check_collation, quoted, unquoted
+from snapshot_assets.databases.mysql.texts import NAME, check_collation, found_in, quoted, unquoted
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED, Unshown
 from snapshot_assets.databases.selection.hidden import mentioned
 from snapshot_assets.databases.sql import literal
@@ -138,23 +136,10 @@ class CodeStatement(Statement):
     Attributes:
         within: The database whose names its text has without a schema.
         settings: The settings, as SET takes them.
-        charset: The character set of the statement.
     """
 
     within: str = ""
     settings: str = ""
-    charset: str = ""
-
-    @property
-    def encoded(self) -> bytes:
-        """The statement in its character set."""
-        try:
-            return self.sql.encode(charset_by_name(self.charset).encoding)
-        except (KeyError, LookupError, UnicodeEncodeError) as error:
-            raise DocumentError(
-                f"The statement of {self.key} cannot be written in character set {self.charset}, in which it was"
-                f" created: {error}. Create it by hand."
-            ) from None
 
 
 @dataclass(frozen=True)
@@ -190,7 +175,6 @@ class MysqlCode(CodeEntry):
     """An object of code in a snapshot, with the settings that the server kept with it."""
 
     sql_mode: str = ""
-    character_set_client: str
     collation_connection: str
     database_collation: str
     time_zone: str | None = None
@@ -243,14 +227,15 @@ class MysqlCode(CodeEntry):
             )
         schema = self.schema_name or ""
         of = self.kind if self.late else "routine"
-        there = (
-            f"SELECT 1 AS found FROM information_schema.{of}s WHERE {of}_schema = {literal(schema)}"
-            f" AND {of}_name = {literal(self.name.removeprefix(f'{schema}.'))}"
-        )
-        there += "" if self.late else f" AND routine_type = {literal(self.kind.upper())}"
-        own = {name: getattr(self, name) for name in _KEPT if name != "database_collation"}
-        kept = {name: literal(str(value)) for name, value in own.items() if value is not None}
-        kept["collation_connection"] = check_collation(self.collation_connection, str(self.made))
+        names = {f"{of}_schema": schema, f"{of}_name": self.name.removeprefix(f"{schema}.")}
+        there = found_in(f"{of}s", **names, **({} if self.late else {"routine_type": self.kind.upper()}))
+        # The statement is sent in utf8mb4, in which each character that its own set has stays what it is.
+        kept = {
+            "sql_mode": literal(self.sql_mode),
+            "collation_connection": check_collation(self.collation_connection, str(self.made)),
+        }
+        if self.time_zone is not None:
+            kept["time_zone"] = literal(self.time_zone)
         if self.created is not None:  # a time that has passed since is not refused then
             kept["timestamp"] = f"UNIX_TIMESTAMP({literal(self.created)})"
         create = CreateTrigger if self.on is not None else CreateCode
@@ -262,5 +247,4 @@ class MysqlCode(CodeEntry):
             there=there,
             within=schema,
             settings=", ".join(f"SESSION {name} = {value}" for name, value in kept.items()),
-            charset=self.character_set_client,
         )

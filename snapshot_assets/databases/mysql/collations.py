@@ -1,4 +1,4 @@
-"""Collations that only MySQL has, and the nearest ones of MariaDB, whose names differ by the version of its server."""
+"""Collations that only MySQL has, and the nearest ones of MariaDB 10.10 or later."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _FOR_MYSQL = re.compile(r"/\*!80\d{3} .*? \*/")
 """What of a statement only MySQL runs."""
 
 
-def nearest(name: str, *, newer: bool) -> str:
-    """Return the nearest collation that MariaDB has; `newer` if it has those of UCA 14.
+def nearest(name: str) -> str:
+    """Return the nearest collation that MariaDB has.
 
     It does not ignore blanks at the end either, and tells apart what a `bin` or `cs` tells apart.
     """
@@ -24,22 +24,20 @@ def nearest(name: str, *, newer: bool) -> str:
         return name
     if match["rest"] == "bin":
         return "utf8mb4_nopad_bin"
-    if newer:
-        return f"utf8mb4_uca1400_nopad_{match['rest'].removesuffix('_ks')}"
-    return "utf8mb4_nopad_bin" if "_cs" in match["rest"] else "utf8mb4_unicode_520_nopad_ci"
+    return f"utf8mb4_uca1400_nopad_{match['rest'].removesuffix('_ks')}"
 
 
-def with_nearest(sql: str, *, newer: bool) -> str:
+def with_nearest(sql: str) -> str:
     """Return a statement with the nearest collations of MariaDB."""
-    return "".join(nearest(token, newer=newer) for token in tokens(sql))
+    return "".join(map(nearest, tokens(sql)))
 
 
-def losses(definition: Definition, *, newer: bool) -> Iterator[str]:
+def losses(definition: Definition) -> Iterator[str]:
     """Yield a sentence for each collation of MySQL that statements name, with what they make."""
     for statement in (*definition.before, *definition.after):
         sql = f"{statement.sql} {statement.settings}" if isinstance(statement, CodeStatement) else statement.sql
         for name in sorted(set(tokens(_FOR_MYSQL.sub("", sql)))):
-            if (found := nearest(name, newer=newer)) != name:
+            if (found := nearest(name)) != name:
                 yield (
                     f"Collation {name} of {statement.key} becomes {found}, the nearest of MariaDB: texts may sort"
                     " otherwise."

@@ -13,13 +13,23 @@ from snapshot_assets.databases.convert.actions import ACTIONS, with_actions
 from snapshot_assets.databases.convert.literals import NOW
 from snapshot_assets.databases.mysql.texts import listed, quoted
 from snapshot_assets.databases.mysql.write_forms import BYTES, TEXT
-from snapshot_assets.format.relations import Column, DatabaseSchema, ForeignKey, Table, TableName
+from snapshot_assets.format.relations import (
+    Column,
+    DatabaseSchema,
+    ForeignKey,
+    Index,
+    Table,
+    TableName,
+    UniqueConstraint,
+)
 
 _KEY_BYTES = 3072
 _LENGTH = re.compile(r"\([\d,]*\)")
-_LONGEST = {"Comment of table": 2048, "Comment of column": 1024}
-_SIZED = {TEXT: ("varchar", 4), BYTES: ("varbinary", 1)}
-"""The types with a length, and the most bytes of one of its units."""
+_LONGEST = {"table": 2048, "column": 1024}
+"""Characters of comments."""
+
+_SIZED = {TEXT: ("varchar", "characters", 4), BYTES: ("varbinary", "bytes", 1)}
+"""The types with a length, the units of that, and the most bytes of one."""
 
 
 def adapt(schema: DatabaseSchema) -> tuple[DatabaseSchema, tuple[str, ...]]:
@@ -32,7 +42,7 @@ class _Adapting:
     def __init__(self, schema: DatabaseSchema) -> None:
         self._schema = schema
         self._tables = {table.table_name: table for table in schema.tables}
-        self._lengths = dict(_lengths(schema))
+        self._lengths = _lengths(schema)
         self.lost: list[str] = []
 
     def tables(self) -> Iterator[Table]:
@@ -47,10 +57,8 @@ class _Adapting:
                     "columns": tuple(self._column(table, column, numbered) for column in table.columns),
                     "sequences": tuple(each for each in table.sequences if each.column == numbered),
                     "foreign_keys": tuple(self._foreign_keys(table, numbered)),
-                    "indexes": tuple(
-                        index.model_copy(update={"definition": _index(index.name, index.columns, index.unique)})
-                        for index in table.indexes
-                    ),
+                    "unique": tuple(each.model_copy(update=_key(each, unique=True)) for each in table.unique),
+                    "indexes": tuple(each.model_copy(update=_key(each, unique=each.unique)) for each in table.indexes),
                     "comment": self._comment("table", str(name), table.comment),
                 }
             )
@@ -103,19 +111,16 @@ class _Adapting:
             self.lost.append(f"Column {where} holds instants as local times of UTC.")
         length = self._lengths.get((table.table_name, column.name))
         if length is not None and column.type in _SIZED:
-            kind, _ = _SIZED[column.type]
+            kind, units, _ = _SIZED[column.type]
             update["type"] = f"{kind}({length})"
-            self.lost.append(f"Column {where} has at most {length} {_UNITS[column.type]}: it belongs to a key.")
+            self.lost.append(f"Column {where} has at most {length} {units}: it belongs to a key.")
         return column.model_copy(update=update)
 
     def _comment(self, of: str, where: str, comment: str | None) -> str | None:
-        if comment is not None and len(comment) > (longest := _LONGEST[f"Comment of {of}"]):
+        if comment is not None and len(comment) > (longest := _LONGEST[of]):
             self.lost.append(f"Comment of {of} {where} is left out: it has more than {longest} characters.")
             return None
         return comment
-
-
-_UNITS = {TEXT: "characters", BYTES: "bytes"}
 
 
 def _default(column: Column) -> str | None:
@@ -126,16 +131,15 @@ def _default(column: Column) -> str | None:
     return None if not text or text.startswith("nextval(") else f"({text})" if text.startswith("'") else text
 
 
-def _index(name: str, columns: tuple[str, ...], unique: bool) -> str:
-    return f"{'UNIQUE ' if unique else ''}KEY {quoted(name)} {listed(columns)}"
+def _key(key: UniqueConstraint | Index, *, unique: bool) -> dict[str, str]:
+    return {"definition": f"{'UNIQUE ' if unique else ''}KEY {quoted(key.name)} {listed(key.columns)}"}
 
 
-def _lengths(schema: DatabaseSchema) -> Iterator[tuple[tuple[TableName, str], int]]:
-    """Yield the lengths of the texts and bytes in keys: columns of a foreign key have those that they refer to."""
+def _lengths(schema: DatabaseSchema) -> dict[tuple[TableName, str], int]:
+    """Return the lengths of the texts and bytes in keys: columns of a foreign key have those that they refer to."""
     lengths: dict[tuple[TableName, str], int] = {}
-    tables = {table.table_name: table for table in schema.tables}
-    most = _KEY_BYTES
-    for name, table in tables.items():
+    for table in schema.tables:
+        name = table.table_name
         keys = [each.columns for each in table.unique] + [each.columns for each in table.indexes]
         keys += [each.columns for each in table.foreign_keys]
         keys += [table.primary_key.columns] if table.primary_key is not None else []
@@ -143,6 +147,6 @@ def _lengths(schema: DatabaseSchema) -> Iterator[tuple[tuple[TableName, str], in
             sized = [column for column in columns if table.column(column).type in _SIZED]
             fixed = 16 * (len(columns) - len(sized))  # more than any other type has
             for column in sized:
-                length = (most - fixed) // len(sized) // _SIZED[table.column(column).type][1]
+                length = (_KEY_BYTES - fixed) // len(sized) // _SIZED[table.column(column).type][2]
                 lengths[name, column] = min(length, lengths.get((name, column), length))
-    yield from lengths.items()
+    return lengths

@@ -9,10 +9,20 @@ Other keys, indexes and foreign keys follow the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from snapshot_assets.databases.definition import Advance, Create, Definition, ObjectKey, Statement, ordered_views
+from snapshot_assets.databases.convert.renaming import too_long
+from snapshot_assets.databases.definition import (
+    Advance,
+    Create,
+    Definition,
+    ObjectKey,
+    Statement,
+    ordered_views,
+    without_expressions,
+)
+from snapshot_assets.databases.mysql import KIND
 from snapshot_assets.databases.mysql.code import MysqlCode
 from snapshot_assets.databases.mysql.created_table import without_transactions
 from snapshot_assets.databases.mysql.texts import (
@@ -21,6 +31,7 @@ from snapshot_assets.databases.mysql.texts import (
     check_text,
     check_type,
     constant,
+    found_in,
     listed,
     quoted,
 )
@@ -46,6 +57,9 @@ _ELSEWHERE = re.compile(
 """Options that place rows outside of the server's own folder, or nowhere."""
 
 _CHARSET = re.compile(r"DEFAULT CHARSET=\w+|COLLATE=\w+")
+_ENGINE = re.compile(r"\bENGINE = \w+")
+"""The engine of a partition, which is that of its table."""
+
 _INTERIM = "snapshot_assets_interim"
 """A key that a table has until it gets its engine."""
 
@@ -92,7 +106,9 @@ class _Defining:
 
     def definition(self) -> Definition:
         self._lost += uncarried(self._schema)
-        tables = tuple(map(self._table, self._schema.tables))
+        tables = self._schema.tables
+        if not self._expressions:
+            tables = tuple(without_expressions(table, self._lost, words=_ROW_TIMES) for table in tables)
         before = [*self._schemas(), *self._sequences()]
         before += [
             Statement(ObjectKey("table", table.table_name), self._create_table(table), table.table_name)
@@ -105,7 +121,8 @@ class _Defining:
         after += [each.statement() for each in self._code if not each.late]
         after += self._views()
         after += [each.statement() for each in self._code if each.late]
-        return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=tuple(self._too_long()))
+        refused = too_long(self._schema, KIND.title, _LONGEST, "character")
+        return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=refused)
 
     def _restored_code(self, wanted: bool) -> Iterator[MysqlCode]:
         tables = {table.table_name for table in self._schema.tables}
@@ -118,39 +135,6 @@ class _Defining:
                     yield each
                 else:
                     self._lost.append(not_restored(str(each.made)))
-
-    def _too_long(self) -> Iterator[str]:
-        names = [("Schema", each.name, each.name) for each in self._schema.schemas]
-        relations: list[Table | View] = [*self._schema.tables, *self._schema.views]
-        for each in relations:
-            names.append((type(each).__name__, str(each.table_name), each.name))
-            names += [("Column", f"{each.table_name}.{column.name}", column.name) for column in each.columns]
-        for what, shown, name in names:
-            if len(name) > _LONGEST:
-                yield (
-                    f"{what} {shown} has a name of {len(name)} characters; MySQL has at most {_LONGEST}. Rename it in"
-                    " the source, or leave it out."
-                )
-
-    def _table(self, table: Table) -> Table:
-        """Return a table with expressions only if they are wanted."""
-        if self._expressions:
-            return table
-        for check in table.checks:
-            self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
-        columns = []
-        for column in table.columns:
-            where = f"{table.table_name}.{column.name}"
-            if column.generated in _ROW_TIMES:
-                columns.append(column)
-                continue
-            if column.generated is not None:
-                self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
-            elif column.default is not None:
-                self._lost.append(f"Default of column {where} is left out: {column.default}.")
-            update = {"default": None, "generated": None, "generated_kind": None}
-            columns.append(column.model_copy(update=update))
-        return table.model_copy(update={"checks": (), "columns": tuple(columns)})
 
     def _schemas(self) -> Iterator[Statement]:
         by_name = {each.name: each for each in self._schema.schemas}
@@ -168,10 +152,7 @@ class _Defining:
         for schema in self._schema.schemas:
             for sequence in SchemaOptions.of(schema).sequences:
                 name = sequence.table_name
-                there = (
-                    "SELECT 1 AS found FROM information_schema.tables WHERE table_type = 'SEQUENCE'"
-                    f" AND table_schema = {literal(name.schema)} AND table_name = {literal(name.table)}"
-                )
+                there = found_in("tables", table_type="SEQUENCE", table_schema=name.schema, table_name=name.table)
                 following = sequence.start if sequence.last_value is None else sequence.last_value + sequence.increment
                 sql = (
                     f"CREATE SEQUENCE {quoted(*name)} START WITH {sequence.start} MINVALUE {sequence.minimum}"
@@ -192,16 +173,17 @@ class _Defining:
         parts += [_key(str(each), f"a period of {name}") for each in table.options.get("periods", ())]
         parts += [definition for _, _, definition, inline in _other_keys(table) if inline]
         if (numbered := _interim_key(table)) is not None:
-            parts.append(_plain(_INTERIM, (numbered,)))
+            parts.append(f"KEY {quoted(_INTERIM)} {listed((numbered,))}")
         settings = table.options.get("column_options", {})
         for check in table.checks:
             if check.name not in settings or "check" not in settings[check.name]:
                 parts.append(check_text(check.definition, f"check {check.name} of {name}"))
         options = self._options(table)
+        partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
         if without_transactions(table):  # until its rows are loaded
             options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
+            partitions = _ENGINE.sub("", partitions)
         comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
-        partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
         clause = f" {check_text(partitions, f'the partitions of {name}')}" if partitions else ""
         return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{clause}"
 
@@ -260,7 +242,7 @@ class _Defining:
         name = table.table_name
         for kind, own, definition, inline in _other_keys(table):
             if not inline:
-                there = _there("statistics", "index_name", name, own)
+                there = found_in("statistics", table_schema=name.schema, table_name=name.table, index_name=own)
                 sql, added = f"ALTER TABLE {quoted(*name)} ADD {definition}", f"ADD {definition}"
                 if definition.startswith(_ALONE):
                     yield Statement(ObjectKey(kind, own, name), sql, name, there=there)
@@ -279,7 +261,9 @@ class _Defining:
                 ObjectKey("foreign key", key.name, name),
                 f"ALTER TABLE {quoted(*name)} {added}",
                 name,
-                there=_there("table_constraints", "constraint_name", name, key.name),
+                there=found_in(
+                    "table_constraints", table_schema=name.schema, table_name=name.table, constraint_name=key.name
+                ),
                 reads=(key.referenced,),
                 added=added,
             )
@@ -345,10 +329,7 @@ def _other_keys(table: Table) -> Iterator[tuple[str, str, str, bool]]:
     An AUTO_INCREMENT column must be the first of a key from the start; the keys before that one keep their order.
     """
     name, primary = table.table_name, table.primary_key
-    keys = [
-        ("unique constraint", each.name, each.columns, each.definition or f"UNIQUE {_plain(each.name, each.columns)}")
-        for each in table.unique
-    ]
+    keys = [("unique constraint", each.name, each.columns, each.definition or "") for each in table.unique]
     keys += [("index", each.name, each.columns, each.definition) for each in table.indexes]
     numbered, columns = _numbered(table), primary.columns if primary else ()
     inline = 0
@@ -375,18 +356,6 @@ def _interim_key(table: Table) -> str | None:
     keys += [table.primary_key.columns] if table.primary_key else []
     grouped = without_transactions(table) and all(each[:1] != (numbered,) for each in keys)
     return numbered if grouped else None
-
-
-def _plain(name: str, columns: Sequence[str]) -> str:
-    return f"KEY {quoted(name)} {listed(columns)}"
-
-
-def _there(of: str, column: str, table: TableName, name: str) -> str:
-    """Return the query that yields a row if a table has a key or constraint of a name."""
-    return (
-        f"SELECT 1 AS found FROM information_schema.{of} WHERE table_schema = {literal(table.schema)}"
-        f" AND table_name = {literal(table.table)} AND {column} = {literal(name)} LIMIT 1"
-    )
 
 
 def _next_numbers(table: Table) -> Iterator[Statement]:

@@ -7,7 +7,6 @@ its end, without what documents have elsewhere.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,8 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from snapshot_assets.databases.mysql.code import LISTED, code_options
-from snapshot_assets.databases.mysql.created_table import CreatedTable
-from snapshot_assets.databases.mysql.grants import created, refuse_columns, refuse_partly, view_query
+from snapshot_assets.databases.mysql.created_table import CreatedTable, refuse_columns, refuse_partly, view_query
 from snapshot_assets.databases.mysql.session import SQL_MODE, MysqlSession
 from snapshot_assets.databases.mysql.texts import NAME, called, constant, quoted, unquoted
 from snapshot_assets.databases.mysql.time_predicates import TIMESTAMPS
@@ -46,7 +44,6 @@ from snapshot_assets.format.relations import (
     View,
 )
 
-_LOG = logging.getLogger(__name__)
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 """The server's own databases."""
 
@@ -147,13 +144,6 @@ class _Reader:
         documented = [name for name in selected if name not in self._views or name in selection.tables]
         hidden = {name for _, name in (*selection.exclude_columns, *selection.masks)}
         hidden |= {name.table for name in columns if excludes(selection, name)}
-        [folds] = self._session.rows("SELECT @@lower_case_table_names AS folds", _DOING)
-        if folds["folds"] and self._listed:
-            _LOG.warning(
-                "MySQL %r compares names of tables without their case (lower_case_table_names). Code that spells them"
-                " otherwise than the server lists them works only on a server that does, too.",
-                self._session.alias,
-            )
         code = code_options(self._session, self._listed, set(documented) - self._views.keys(), hidden)
         named = (name for name in selected if name not in set(documented))
         views = list(_readable(named, lambda name: self._view(name, selection), refusals))
@@ -240,7 +230,7 @@ class _Reader:
             return Table(
                 schema_name=name.schema, name=name.table, columns=columns, time_index=time_index, options={"view": True}
             )
-        parts = CreatedTable.of(created(self._session, name))
+        parts = CreatedTable.read(self._session, name)
         with refusals.noting():
             refuse_columns(self._session, name, parts.columns, self._columns[name], selection)
         unique, indexes, primary = self._indexes(name, parts)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from snapshot_assets.databases.convert.renaming import Renaming, check_distinct, renamed_schemas, renamed_tables
-from snapshot_assets.databases.mysql.texts import called, quoted, tokens, unquoted
+from snapshot_assets.databases.mysql.texts import called, quoted, unquoted
 from snapshot_assets.databases.selection.exclusions import NOT_CARRIED
 from snapshot_assets.format.options import SchemaOptions, ViewOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
@@ -27,23 +27,11 @@ def rename(schema: DatabaseSchema, renaming: Renaming) -> tuple[DatabaseSchema, 
     sequences = [each.table_name for own in schema.schemas for each in SchemaOptions.of(own).sequences]
     names = {name: renaming.table(name) for name in (*relations, *sequences)}
     check_distinct((f"table {old}", new) for old, new in names.items())
-    lost, views = [], []
-    for view in schema.views:
-        query = _renamed_query(view, names)
-        if query is None:
-            lost.append(
-                f"View {view.table_name} is left out: an alias in its query has the name of a database, so its query"
-                " cannot be renamed safely."
-            )
-            continue
-        new = names[view.table_name]
-        depends_on = tuple(names.get(each, each) for each in view.depends_on)
-        update = {"schema_name": new.schema, "name": new.table, "definition": query, "depends_on": depends_on}
-        views.append(view.model_copy(update=update | {"options": _view_options(view, new)}))
     renamed = renamed_tables(schema, renaming)
     tables = tuple(_table(table, names) for table in renamed.tables)
+    views = tuple(_view(view, names) for view in schema.views)
     schemas = renamed_schemas(schema, renaming, lambda each: _schema_options(each, renaming))
-    return renamed.model_copy(update={"schemas": schemas, "tables": tables, "views": tuple(views)}), tuple(lost)
+    return renamed.model_copy(update={"schemas": schemas, "tables": tables, "views": views}), ()
 
 
 def _schema_options(schema: Schema, renaming: Renaming) -> dict[str, object]:
@@ -53,6 +41,18 @@ def _schema_options(schema: Schema, renaming: Renaming) -> dict[str, object]:
     on = (None if each.on is None else renaming.table(each.on) for each in options.code)
     code = tuple(each.model_copy(update={"on": name}) for each, name in zip(options.code, on, strict=True))
     return options.model_copy(update={"sequences": sequences, "code": code}).values()
+
+
+def _view(view: View, names: _Names) -> View:
+    new = names[view.table_name]
+    update = {
+        "schema_name": new.schema,
+        "name": new.table,
+        "definition": _replaced(view.definition, names),
+        "depends_on": tuple(names.get(each, each) for each in view.depends_on),
+        "options": _view_options(view, new),
+    }
+    return view.model_copy(update=update)
 
 
 def _view_options(view: View, new: TableName) -> dict[str, object]:
@@ -75,16 +75,6 @@ def _column(column: Column, names: _Names) -> Column:
     if column.default is None:
         return column
     return column.model_copy(update={"default": _replaced(column.default, names)})
-
-
-def _renamed_query(view: View, names: _Names) -> str | None:
-    """Return a view's query with new names; None if an alias could be taken for a database."""
-    moved = {quoted(old.schema) for old, new in names.items() if old != new}
-    parts = [part for part in tokens(view.definition) if not part.isspace()]
-    for before, part, after in zip(parts, parts[1:], [*parts[2:], ""], strict=False):
-        if part in moved and after != "." and (before.startswith("`") or before == ")"):  # a column follows `as`
-            return None
-    return _replaced(view.definition, names)
 
 
 def _replaced(text: str, names: _Names) -> str:

@@ -8,14 +8,10 @@ by one statement; each is made alone if that fails.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property
 from itertools import takewhile
-from typing import Any
-
-import pyarrow as pa
 
 from snapshot_assets.databases.definition import Definition, Statement
 from snapshot_assets.databases.mysql.code import CodeStatement, forbidden_by_log
@@ -96,6 +92,8 @@ class MysqlTarget(MysqlWriter, SqlTarget):
 
     kind = "mysql"
     time_column = MysqlTimeColumn
+    _insert = MysqlWriter.insert
+    _rows = MysqlWriter.rows
     ledger = tuple(
         ledger.create_ledger(
             ledger.LedgerTypes(
@@ -165,16 +163,11 @@ class MysqlTarget(MysqlWriter, SqlTarget):
 
     def differing(self, schema: DatabaseSchema, definition: Definition) -> list[str]:
         """Return which collations MariaDB lacks; see `SqlTarget`."""
-        return list(losses(definition, newer=self._has_newer_collations)) if self.mariadb else []
+        return list(losses(definition)) if self.mariadb else []
 
     def conflicts(self, definition: Definition) -> list[str]:
         """Return which functions and triggers the server's binary log forbids; see `SqlTarget`."""
         return forbidden_by_log(self, [each for each in definition.after if isinstance(each, CodeStatement)])
-
-    @cached_property
-    def _has_newer_collations(self) -> bool:
-        query = "SELECT 1 AS found FROM information_schema.collations WHERE collation_name = 'uca1400_nopad_ai_ci'"
-        return bool(self.rows(query, "looking up collations"))
 
     def acting(self, tables: Sequence[TableName], *, deletes: bool) -> list[str]:
         """Return the triggers of tables, which cannot be switched off, and tables without transactions."""
@@ -198,9 +191,6 @@ class MysqlTarget(MysqlWriter, SqlTarget):
 
     def _execute(self, sql: str, doing: str) -> None:
         self.execute(sql, doing)
-
-    def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
-        return self.rows(sql, doing)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -262,11 +252,10 @@ class MysqlTarget(MysqlWriter, SqlTarget):
         """Run a statement of a definition, which is for a session in which backslashes escape, or with its settings."""
         doing = f"making {statement.key}"
         within = statement.table.schema if statement.table else ""
-        statement = replace(statement, sql=self._known(statement.sql))
-        sql = statement.sql.encode()
+        sql = self._known(statement.sql).encode()
         settings, after = f"SESSION sql_mode = '{_STRICT}'", [f"SET SESSION sql_mode = '{_LOAD_MODE}'"]
         if isinstance(statement, CodeStatement):
-            within, settings, sql = statement.within, self._known(statement.settings), statement.encoded
+            within, settings = statement.within, self._known(statement.settings)
             after += ["SET NAMES utf8mb4", "SET SESSION time_zone = '+00:00', SESSION timestamp = DEFAULT"]
         before = [f"USE {identifier(within)}"] if within else []  # views may call functions without naming it
         try:
@@ -282,16 +271,13 @@ class MysqlTarget(MysqlWriter, SqlTarget):
                 raise
 
     def _known(self, sql: str) -> str:
-        return with_nearest(sql, newer=self._has_newer_collations) if self.mariadb else sql
+        return with_nearest(sql) if self.mariadb else sql
 
     def _exists_already(self, error: SnapshotError, step: SchemaStep) -> bool:
         return error.attributes.get("errno") in _EXISTS
 
     def _violated(self, error: SnapshotError) -> bool:
         return error.attributes.get("errno") in _VIOLATED
-
-    def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
-        return self.insert(table, batches)
 
     def _own_rows(self, names: Sequence[TableName]) -> Mapping[TableName, str]:
         return {name: qualified(name) for name in names}

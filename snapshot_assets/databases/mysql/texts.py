@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.relations import TableName
 
@@ -85,6 +85,12 @@ def _readable(token: str) -> str:
         value = _unescaped(token[1:-1].replace("''", "'")).encode(errors="surrogateescape")
         return f" x'{value.hex().upper()}'"
     return token
+
+
+def found_in(view: str, **values: str) -> str:
+    """Return the query that yields a row if a view of information_schema has one of these values, by column."""
+    where = " AND ".join(f"{column} = {literal(value)}" for column, value in values.items())
+    return f"SELECT 1 AS found FROM information_schema.{view} WHERE {where} LIMIT 1"
 
 
 def check_text(text: str, where: str, *, commas: bool = False) -> str:

@@ -216,7 +216,7 @@ def changes_since(scanner: Scanner, parts: Sequence[ExportedRows]) -> list[Answe
             own = sets[name]
             run = partial(_read, scanner, tables[name])
             rows = found.get(name) or in_sets(scanner, tables[name], [part.rows for part in own.values()], _VALUES, run)
-            scanner.check_partitions(tables[name])
+            scanner.relations.check_partitions(tables[name])
             for (number, part), row in zip(own.items(), rows, strict=True):
                 answers[number] = _answer(part, row, defined[name], now)
     for name, reason in reasons.items():

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
-from snapshot_assets.databases.postgresql.large_objects import ROWS, is_large_objects
-from snapshot_assets.databases.postgresql.partial_servers import NO_SOURCE
-from snapshot_assets.databases.postgresql.partitions import EXPRESSIONS, read_partitions
+from snapshot_assets.databases.postgresql.large_objects import is_large_objects
+from snapshot_assets.databases.postgresql.locked_relations import LockedRelations
 from snapshot_assets.databases.postgresql.query import OWN_PATH, bounds_statements
-from snapshot_assets.databases.postgresql.read_forms import (
-    CLEARED,
-    NO_PATH,
-    UNRESOLVED,
-    decoding,
-    expression,
-    reading_path,
-    sent,
-    shaped,
-)
+from snapshot_assets.databases.postgresql.read_forms import CLEARED, NO_PATH, decoding, expression, sent, shaped
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import RANGED, SourceType
@@ -37,47 +25,9 @@ from snapshot_assets.databases.protocol.source import AllRows, KeyRows, Rows, Sc
 from snapshot_assets.databases.selection.hidden import mask_of
 from snapshot_assets.databases.selection.selection import ranged_key
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.errors import ConsistencyLostError, DatabaseError, SnapshotError, UnknownRelationError
+from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import Carrier, Column, Table, TableName
-
-_QUOTED = re.compile(r'"([a-z_][a-z0-9_]*)"')
-_RELATION = f"""
-SELECT c.oid::int8 AS oid, c.relkind::text AS kind, has_table_privilege(c.oid, 'SELECT') AS lockable, {EXPRESSIONS} AS
-    expressions, ARRAY(
-        SELECT quote_ident(a.attname) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
-            AND NOT a.attisdropped AND has_column_privilege(c.oid, a.attnum, 'SELECT') ORDER BY a.attnum) AS readable, (
-    SELECT max(pg_relation_size(p.oid)) / current_setting('block_size')::int8 FROM pg_class p
-    WHERE p.relkind IN ('r', 'm') AND (p.oid = c.oid OR c.relkind = 'p' AND p.oid IN (
-        SELECT t.relid FROM pg_partition_tree(c.oid) t))) AS blocks
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {{schema}} AND c.relname = {{name}}
-"""
-
-# System tables show the session's snapshot, pg_relation_filenode() the present. Where they differ, the table has been
-# truncated or rewritten since, and the session would see an empty table.
-_REWRITTEN = """
-WITH RECURSIVE read (oid) AS (
-    SELECT {oid}::oid
-    UNION
-    SELECT x.oid FROM read r CROSS JOIN LATERAL (
-        SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = r.oid
-        UNION ALL
-        SELECT d.refobjid FROM pg_rewrite w JOIN pg_depend d ON d.objid = w.oid
-        WHERE w.ev_class = r.oid AND w.rulename = '_RETURN' AND d.classid = 'pg_rewrite'::regclass
-            AND d.refclassid = 'pg_class'::regclass) x (oid)
-)
-SELECT c.oid::regclass::text AS name FROM pg_class c JOIN read ON read.oid = c.oid
-WHERE c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
-"""
-
-# The planner locks what a query reads, with the relations behind its views.
-_LOCKED_AND_REWRITTEN = """
-SELECT c.oid::regclass::text AS name FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
-    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-    AND c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
-"""
-
+from snapshot_assets.format.relations import Carrier, Column, Table
 
 # The bounds of the histogram are in the order of the column, and have equal shares of the rows between them.
 _BOUNDS = """
@@ -89,33 +39,13 @@ FROM pg_catalog.pg_stats s WHERE s.schemaname = {schema} AND s.tablename = {tabl
 """
 
 
-@dataclass(frozen=True)
-class _LockedRelation:
-    """A relation that the session has locked against rewriting.
-
-    Attributes:
-        item: FROM item of its rows, without those of tables that inherit from it.
-        path: Statement that sets the path under which the server plans its queries; see `reading_path`.
-    """
-
-    oid: int
-    kind: str
-    blocks: int | None
-    columns: dict[str, SourceColumn]
-    item: str
-    path: str | None
-
-
 class Scanner:
-    """Reads tables in one session, which keeps its locks until it ends, or until an error."""
+    """Reads tables in one session, which locks them; see `LockedRelations`."""
 
     def __init__(self, session: PostgresqlSession, encoding: str | None = None) -> None:
         self.session = session
         self._encoding = encoding
-        self._relations: dict[TableName, _LockedRelation] = {}
-        self._queries: set[str] = set()
-        self._paths: dict[TableName, str] = {}
-        self._recoveries = session.recoveries
+        self.relations = LockedRelations(session)
 
     def interrupt(self) -> None:
         """Cancel the query that another thread runs; see `Database`."""
@@ -124,23 +54,17 @@ class Scanner:
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database`."""
-        query, path = self.query(scan), self._relation(scan.table).path
+        query, path = self.query(scan), self.relations.of(scan.table).path
         doing = f"reading {scan.table.table_name}"
         if not is_query(scan.table):
             self.session.prepare([path] if path else (), doing)
         with self.session.stream(query, doing) as batches:
             yield shaped((batch for batch in batches if batch.num_rows), scan.table)
-        self.check_partitions(scan.table)
-
-    def check_partitions(self, table: Table) -> None:
-        """Check that no partition of a table was attached or detached before its rows were read."""
-        relation = self._relations.get(table.table_name)
-        if relation is not None and relation.kind == "p":
-            read_partitions(self.session, relation.oid, table.table_name)
+        self.relations.check_partitions(scan.table)
 
     def rows_of(self, table: Table, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return the rows of a query of a table's FROM item; `doing` is its purpose, for messages."""
-        if (path := self._relation(table).path) is None:
+        if (path := self.relations.of(table).path) is None:
             return self.session.rows(sql, doing)
         self.session.execute(path, doing)
         rows = self.session.rows(sql, doing)
@@ -176,14 +100,10 @@ class Scanner:
         table, source, time = scan.table, self.from_item(scan.table), None
         if is_query(table):
             self.session.prepare((OWN_PATH, *bounds_statements(scan.rows)), "setting the bounds of the window")
-            self._forget_lost_locks()
-            if source not in self._queries:
-                self.session.rows(f"EXPLAIN SELECT FROM {source}", f"locking what {table.table_name} reads")
-                self._refuse_rewritten(_LOCKED_AND_REWRITTEN, table.table_name)
-                self._queries.add(source)
+            self.relations.lock_query(table.table_name, source)
         else:
             time = self._predicate(table, scan.rows)
-        cleared = CLEARED if self._relation(table).path else None
+        cleared = CLEARED if self.relations.of(table).path else None
         where = " AND ".join(filter(None, (time, _part(scan.part), cleared)))
         return f"{source} WHERE {where}" if where else source
 
@@ -192,7 +112,7 @@ class Scanner:
 
         Partitions, and the chunks of a hypertable, are included.
         """
-        item = self._relation(table).item
+        item = self.relations.of(table).item
         return qualified(table.table_name) if table.options.get("hypertable") else item
 
     def time_column(self, table: Table, zone: str = "UTC") -> PostgresqlTimeColumn:
@@ -215,7 +135,7 @@ class Scanner:
 
     def is_stored(self, table: Table) -> bool:
         """Return whether every session that reads this state reads the same rows: not those of views or servers."""
-        return self._relation(table).kind in "rmp"
+        return self.relations.of(table).kind in "rmp"
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Divide a scan by time or key, if an index serves it; else by the table's blocks, if it has any."""
@@ -230,7 +150,7 @@ class Scanner:
                 step = (end - start) / parts
                 times = sorted({start, *(start + step * number for number in range(1, parts)), end})
                 return [replace(scan, rows=replace(scan.rows, start=a, end=b)) for a, b in pairwise(times)]
-        blocks = self._relation(scan.table).blocks
+        blocks = self.relations.of(scan.table).blocks
         if not self.is_stored(scan.table) or not blocks or scan.table.options.get("hypertable"):
             return [scan]
         cuts = sorted({blocks * number // parts for number in range(parts)})
@@ -241,7 +161,7 @@ class Scanner:
     def divide(self, scan: Scan, parts: int) -> list[ColumnRange]:
         """Divide rows by the server's statistics of the key, which `ANALYZE` gathers; see `Database.divide`."""
         column = ranged_key(scan.table, RANGED)
-        if column is None or self._relation(scan.table).kind != "r" or scan.table.options.get("hypertable"):
+        if column is None or self.relations.of(scan.table).kind != "r" or scan.table.options.get("hypertable"):
             return []
         within = scan.rows.range if isinstance(scan.rows, KeyRows) else None
         query = _BOUNDS.format(
@@ -271,11 +191,11 @@ class Scanner:
 
     def types_of(self, table: Table) -> dict[str, SourceType]:
         """Return the types of a table's columns."""
-        return {name: column.type for name, column in self._relation(table).columns.items()}
+        return {name: column.type for name, column in self.relations.of(table).columns.items()}
 
     def row_keys(self, table: Table) -> dict[str, str]:
         """Return SQL that tells a row from others, by name: the primary key, else the `ctid`; empty for a view."""
-        relation, shown = self._relation(table), {column.name for column in table.columns}
+        relation, shown = self.relations.of(table), {column.name for column in table.columns}
         key = table.primary_key.columns if table.primary_key else ()
         if key and all(name in shown and mask_of(table, name) is None for name in key):
             return {name: expression(name, relation.columns[name].type, Carrier.TEXT) for name in key}
@@ -304,89 +224,6 @@ class Scanner:
         rows = self.rows_of(table, f"EXPLAIN (FORMAT JSON, VERBOSE) {query}", f"planning {table.name}")
         plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
         return plan
-
-    def _relation(self, table: Table) -> _LockedRelation:
-        """Return a table after locking it and checking that its columns are those of its document.
-
-        `_rows` locks what a query reads.
-        """
-        if is_large_objects(table):
-            return _LockedRelation(0, "-", None, {}, ROWS, None)
-        if is_query(table):
-            return _LockedRelation(0, "-", None, {}, f"(\n{table.options['sql']}\n) AS copied", None)
-        self._forget_lost_locks()
-        name = table.table_name
-        relation = self._relations.get(name) or self._read(name)
-        self._relations[name] = relation
-        for column in table.columns:
-            present = relation.columns.get(column.name)
-            # A restore under another name writes `"shop"."mood"`, with needless quotation marks.
-            if present is None or _QUOTED.sub(r"\1", present.type.text) != _QUOTED.sub(r"\1", column.type):
-                raise DatabaseError(
-                    f"Column {name}.{column.name} was {column.type} when the schema was extracted, and is now"
-                    f" {present.type.text if present else 'gone'}. Extract the schema again.",
-                    column=f"{name}.{column.name}",
-                )
-        return relation
-
-    def _read(self, name: TableName) -> _LockedRelation:
-        query = _RELATION.format(schema=literal(name.schema), name=literal(name.table))
-        rows = self.session.rows(query, f"looking up {name}", NO_SOURCE)
-        if not rows:
-            raise UnknownRelationError(
-                f"Table '{name}' no longer exists. It existed when the schema was extracted. Extract the schema"
-                " again, or leave the table out.",
-                table=table_text(name),
-            )
-        row = rows[0]
-        oid, kind, parts, expressions = row["oid"], row["kind"], None, row["expressions"]
-        # LOCK TABLE refuses views and foreign tables, and privileges on columns do not suffice; planning locks as well.
-        if lockable := kind in "rp" and row["lockable"]:
-            self.session.execute(f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE", f"locking {name}")
-        if kind == "p":
-            parts, expressions = read_partitions(self.session, oid, name)
-        only = f"ONLY {qualified(name)}"
-        item = only if kind == "r" else qualified(name)
-        if parts is not None:
-            # ONLY, where there is no partition, has no rows.
-            united = (f"SELECT {', '.join(row['readable'])} FROM {each}" for each in parts or [only])
-            item = f"({' UNION ALL '.join(united)}) AS {identifier(name.table)}"
-        if (parts is not None or expressions or not lockable) and not self._plans(name, item):
-            return self._read(name)
-        self._refuse_rewritten(_REWRITTEN.format(oid=oid), name)
-        columns = {column.name: column for column in read_columns(self.session, [oid]).get(oid, [])}
-        blocks = row["blocks"] if parts is None else None
-        return _LockedRelation(oid, kind, blocks, columns, item, self._paths.get(name))
-
-    def _plans(self, name: TableName, item: str) -> bool:
-        """Return whether the server plans queries of a FROM item, which locks it; if not, choose another path first."""
-        path, plan = self._paths.get(name), f"EXPLAIN SELECT FROM {item} WHERE pg_catalog.random() < 2"
-        try:
-            for statement in (path, plan, NO_PATH) if path else (plan,):
-                self.session.execute(statement, f"locking {name}")
-        except SnapshotError as error:
-            if path is not None or error.attributes.get("sqlstate") not in UNRESOLVED:
-                raise
-            self._forget_lost_locks()
-            self._paths[name] = reading_path(self.session, name.schema)
-            return False
-        return True
-
-    def _forget_lost_locks(self) -> None:
-        """Forget what was locked before an error, whose rollback released the locks."""
-        if self._recoveries != self.session.recoveries:
-            self._recoveries = self.session.recoveries
-            self._relations.clear()
-            self._queries.clear()
-
-    def _refuse_rewritten(self, query: str, name: TableName) -> None:
-        if rewritten := self.session.rows(query, f"checking {name}", NO_SOURCE):
-            raise ConsistencyLostError(
-                f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
-                f" REFRESH) after the state that this run reads, so the rows of {name} in that state are gone."
-                " Start a new run, and run no such commands during it.",
-                table=table_text(name),
-            )
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,85 +1,60 @@
-"""The boundary to the plug-in of a source: checks its answers, and names it in errors that are not of this package.
-
-A mistake of a plug-in would else show as a `TypeError` of the code that uses the answer, or as a wrong snapshot.
-"""
+"""The boundary to the plug-in of a source; see `checked`."""
 
 from __future__ import annotations
 
-import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import AwareDatetime, InstanceOf, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, InstanceOf, NonNegativeInt
 
+from snapshot_assets.databases.protocol.checked import Checked
 from snapshot_assets.databases.protocol.query import ColumnRange, Quantiles
 from snapshot_assets.databases.protocol.refusals import Refusals
 from snapshot_assets.databases.protocol.source import Answer, Scan, Selection
-from snapshot_assets.errors import DocumentError, PlugInError, SnapshotError, foreign_text
+from snapshot_assets.errors import DocumentError, SnapshotError
 from snapshot_assets.format.names import ColumnPath
 from snapshot_assets.format.relations import DatabaseSchema, Table
-from snapshot_assets.format.scrub import scrub, secrets_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TYPES: dict[str, Any] = {
-    "changes_since": Sequence[InstanceOf[Answer]],
-    "count_outside": NonNegativeInt,
-    "count_rows": Sequence[Sequence[NonNegativeInt] | None],
-    "divide": Sequence[InstanceOf[ColumnRange]],
-    "estimate": NonNegativeInt,
-    "extract": InstanceOf[DatabaseSchema],
-    "fence": dict[str, str],
-    "quantiles": InstanceOf[Quantiles],
-    "spelled": InstanceOf[Selection],
-    "split": Sequence[InstanceOf[Scan]],
-    "time_bounds": tuple[AwareDatetime, AwareDatetime] | None,
-    "unfit": Sequence[InstanceOf[SnapshotError]],
-}
-"""Types of answers, by method; all others are taken as they are."""
-_RULES: dict[str, tuple[Callable[..., bool], str]] = {
-    "changes_since": (lambda found, parts: len(found) == len(parts), "an answer for each part"),
-    "count_rows": (
-        lambda found, reads, **_: (
-            len(found) == len(reads)
-            and all(own is None or len(own) == len(sets) for own, (_, sets) in zip(found, reads, strict=True))
+
+class CheckedSource(Checked):
+    """A source's module, a source that it opened, or a state that this holds; see `Checked`."""
+
+    types: ClassVar = {
+        "changes_since": Sequence[InstanceOf[Answer]],
+        "count_outside": NonNegativeInt,
+        "count_rows": Sequence[Sequence[NonNegativeInt] | None],
+        "divide": Sequence[InstanceOf[ColumnRange]],
+        "estimate": NonNegativeInt,
+        "extract": InstanceOf[DatabaseSchema],
+        "fence": dict[str, str],
+        "quantiles": InstanceOf[Quantiles],
+        "spelled": InstanceOf[Selection],
+        "split": Sequence[InstanceOf[Scan]],
+        "time_bounds": tuple[AwareDatetime, AwareDatetime] | None,
+        "unfit": Sequence[InstanceOf[SnapshotError]],
+    }
+    rules: ClassVar = {
+        "changes_since": (lambda found, parts: len(found) == len(parts), "an answer for each part"),
+        "count_rows": (
+            lambda found, reads, **_: (
+                len(found) == len(reads)
+                and all(own is None or len(own) == len(sets) for own, (_, sets) in zip(found, reads, strict=True))
+            ),
+            "for each table None, or a number for each of its sets of rows",
         ),
-        "for each table None, or a number for each of its sets of rows",
-    ),
-    "hold": (lambda found, _: all(hasattr(found, each) for each in ("token", "unshared", "check")), "a HeldState"),
-    "scan": (lambda found, _: isinstance(found, Iterable), "an iterator of batches"),
-    "split": (
-        lambda found, *_: 0 < len(found) == len({(each.rows, each.part) for each in found}),
-        "one scan or several, each of another part",
-    ),
-}
-"""By method, whether an answer fits the arguments, and what is expected."""
-_Error = TypeVar("_Error", bound=Exception)
-
-
-@cache
-def _type(method: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_TYPES.get(method, Any))
-
-
-class CheckedSource:
-    """A plug-in's module, a source that it opened, or a state that this holds; every call of it is checked.
-
-    Args:
-        kind: The plug-in's kind, for messages.
-        uri: The URI, whose password no message shows.
-        own: The module, source or state.
-    """
-
-    def __init__(self, kind: str, uri: str, own: Any) -> None:
-        self._kind, self._uri, self._own = kind, uri, own
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._own, name)
-        return partial(self._call, name, found) if callable(found) else found
+        "hold": (lambda found, _: all(hasattr(found, each) for each in ("token", "unshared", "check")), "a HeldState"),
+        "open": (lambda found, _: hasattr(found, "extract"), "a Database"),
+        "scan": (lambda found, _: isinstance(found, Iterable), "an iterator of batches"),
+        "split": (
+            lambda found, *_: 0 < len(found) == len({(each.rows, each.part) for each in found}),
+            "one scan or several, each of another part",
+        ),
+    }
 
     def extract(self, selection: Selection, refusals: Refusals | None = None) -> DatabaseSchema:
         """Describe what is selected; see `SchemaSource.extract`."""
@@ -92,16 +67,14 @@ class CheckedSource:
     def hold(self, readers: Callable[[], int]) -> Iterator[CheckedSource]:
         """Hold the present state; see `Database.hold`."""
         with ExitStack() as stack:
-            held = self._call("hold", lambda asked: stack.enter_context(self._own.hold(asked)), readers)
-            yield CheckedSource(self._kind, self._uri, held)
+            yield CheckedSource(self._kind, self._uri, self._enter(stack, "hold", readers))
 
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream rows; see `Database.scan`. Later errors are the caller's too, and pass through."""
         try:
             with ExitStack() as stack:
-                batches = self._call("scan", lambda asked: stack.enter_context(self._own.scan(asked)), scan)
-                yield self._batches(scan.table, batches)
+                yield self._batches(scan.table, self._enter(stack, "scan", scan))
         except Exception as error:
             self._scrubbed(error)
             raise
@@ -116,36 +89,6 @@ class CheckedSource:
                 what = f"yields {found} for {table.table_name}; expected a RecordBatch with {schema}"
                 raise self._fault("scan", what.replace("\n", ", "))
             yield batch
-
-    def _call(self, method: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        try:
-            found = call(*arguments, **options)
-        except SnapshotError as error:
-            self._scrubbed(error)
-            raise
-        except Exception as error:
-            raise self._fault(method, f"raised {foreign_text(error)}") from self._scrubbed(error)
-        try:
-            _type(method).validate_python(found, strict=True)
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            place = "".join(f"[{each!r}]" for each in wrong["loc"]) or "it"
-            what = f"returned {reprlib.repr(found)}; {place} {wrong['msg'].removeprefix('Input ')}"
-            raise self._fault(method, what) from None
-        fits, expected = _RULES.get(method, (lambda *_, **__: True, ""))
-        if not fits(found, *arguments, **options):
-            raise self._fault(method, f"returned {reprlib.repr(found)}; expected {expected}")
-        return found
-
-    def _fault(self, method: str, what: str) -> PlugInError:
-        text = f"{self._kind}: {method}() of its plug-in {what.rstrip('.')}. Report it to the plug-in's authors."
-        return self._scrubbed(PlugInError(text))
-
-    def _scrubbed(self, error: _Error) -> _Error:
-        """Take the password out of an error, in which a driver may have written it."""
-        if secrets := secrets_of(self._uri):
-            error.args = tuple(scrub(each, secrets) if isinstance(each, str) else each for each in error.args)
-        return error
 
 
 def _mistakes(schema: DatabaseSchema, kind: str, *, complete: bool) -> Iterator[str]:

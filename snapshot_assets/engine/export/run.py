@@ -30,8 +30,9 @@ from snapshot_assets.engine.export.chunks import Export, Runner, export_chunks
 from snapshot_assets.engine.export.division import Portion
 from snapshot_assets.engine.export.given_frames import described_frames
 from snapshot_assets.engine.export.hidden_values import hiding_values
-from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
+from snapshot_assets.engine.export.planning import GivenFrames, Planner
 from snapshot_assets.engine.export.preflight import checked_schemas, outside_of, require_table_assets
+from snapshot_assets.engine.export.source import Source, open_source
 from snapshot_assets.engine.export.start_snapshot import header_of, skipped_tables, spelled_plan, start_snapshot
 from snapshot_assets.engine.export.tasks import Outcome, Provenance, Task
 from snapshot_assets.engine.progress import Stage, silent

@@ -191,6 +191,7 @@ def drill(run: RestoreRun, counting: Counting) -> tuple[RestorePlan, list[Compar
             run.finish(unpin=False)
         except SchemaIncompleteError as error:  # the rows are compared first
             incomplete = error
+        run.check_ended()
         with counting("comparing", len(plan.chunks)):
             compared = list(compare(run))
         _refuse_differing(compared)

@@ -27,6 +27,7 @@ from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.steps import FailedStep, incomplete, without_tables
 from snapshot_assets.engine.restore.target import TargetLedger
+from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.session import Session, parallel_chunks, parallel_tasks
 from snapshot_assets.errors import OtherImportError, RestoreError, RestoreFailedError, SnapshotError, TransientError
@@ -297,6 +298,21 @@ class RestoreRun:
             return
         if self._pinned or plan.record.tag in plan.source.head.tags:
             unpin(self.store, [plan.record.tag])
+
+    def check_ended(self) -> None:
+        """Check that the target's ledger has all files and the end of the restore, except for what damage leaves out.
+
+        Raises:
+            RestoreError: It does not.
+        """
+        plan = self.current()
+        if not plan.ended and not plan.partial:
+            lacking = [chunk.chunk for chunk in plan.chunks if plan.ledger.missing(chunk)]
+            raise RestoreError(
+                f"Nothing failed, but the import is not finished by the target's ledger:"
+                f" {numbered(lacking) if lacking else 'its end'} is still to come. Run again to continue.",
+                chunks=lacking,
+            )
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
         """Return rows expected and rows found in the target, for every restored table."""

@@ -108,16 +108,6 @@ def test_a_view_names_what_it_reads_and_whose_rights_it_has(
     assert exported.tables[0].options == {"view": True}
 
 
-def test_what_is_not_carried_is_named(mariadb_server: MariadbServer, mariadb_database: str) -> None:
-    mariadb_server.sql(
-        "CREATE TABLE versions (id int) WITH SYSTEM VERSIONING",
-        database="shop",
-    )
-    schema = described(mariadb_database)
-    assert schema.tables[0].options["not_carried"] == ["earlier versions of rows"]
-    assert uncarried_by_kind(schema)["earlier versions of rows"] == ["of shop.versions"]
-
-
 def test_a_uri_without_a_database_means_all_but_the_servers_own(
     mariadb_server: MariadbServer, mariadb_database: str
 ) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from snapshot_assets.databases.postgresql import session
 from snapshot_assets.databases.protocol.query import Query
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Scan, Selection
-from snapshot_assets.engine.export.planning import open_source
+from snapshot_assets.engine.export.source import open_source
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
 from snapshot_assets.format.relations import Table
 from snapshot_assets_tests.databases.postgresql.helpers import (

@@ -20,7 +20,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.protocol.source import DatabaseAddress
-from snapshot_assets.engine.export import planning
+from snapshot_assets.engine.export import source as source_of_run
 from snapshot_assets.engine.export.changes import find_changes
 from snapshot_assets.engine.export.compare import Choice, Compared, ComparedPart, Comparison, compare
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
@@ -195,8 +195,8 @@ def test_of_connections_with_states_of_their_own_no_difference_is_damage(
 ) -> None:
     shop.export()
     shop.forge("items", 1, with_value("price", 0, 7.0))
-    source = planning.Source
-    monkeypatch.setattr(planning, "Source", lambda *given: replace(source(*given), held=False))
+    original = source_of_run.Source
+    monkeypatch.setattr(source_of_run, "Source", lambda *given: replace(original(*given), held=False))
     found = shop.only_unequal()
     assert (found.comparison, found.rows) == (UNKNOWN, ())
     assert found.reason.startswith("the source's connections read states of their own")
