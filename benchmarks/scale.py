@@ -35,6 +35,7 @@ from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.status import location_status
 from snapshot_assets.catalog.verify import verify as verification
 from snapshot_assets.catalog.verify.objects import check_head, files_to_seal
+from snapshot_assets.cli.location import spare_pandas
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import HINTS, seal_path
 from snapshot_assets.format.predicates import Comparison, Literal, Operator
@@ -120,6 +121,7 @@ QUESTIONS: dict[str, Callable[[Catalog], object]] = {
 
 def ask(folder: str, question: str) -> dict[str, float]:
     """Ask one question in this process."""
+    spare_pandas()  # as commands do
     store = store_of(folder)
     started = time.process_time()
     catalog = Catalog(store, read_state(store))

@@ -13,7 +13,7 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.verify.signatures import check_signed
-from snapshot_assets.cli.location import place_of, signing_of
+from snapshot_assets.cli.location import place_of, signing_of, spare_pandas
 from snapshot_assets.cli.output import READER_GONE, show, show_message, show_table
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.scratch_folders import scratch_folder
@@ -30,7 +30,7 @@ _WELCOME = "End a query with ;. SHOW TABLES; lists the tables, DESCRIBE public.o
 
 def run(options: argparse.Namespace) -> int:
     """Run one query, or those that a person types; print or write its rows."""
-    _spare_pandas()
+    spare_pandas()
     text = _query(options)
     output = _output(options)
     if options.print and (text is not None or options.format is not None):
@@ -75,28 +75,6 @@ def _output(options: argparse.Namespace) -> Path | None:
     if not output.parent.is_dir():
         raise PlanError(f"--output {given}: there is no folder {output.parent}; create it.")
     return output
-
-
-class _Absent:
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ImportError(name)
-
-
-def _spare_pandas() -> None:
-    """Let pyarrow do without pandas, which it imports for its first list of values, to know pandas' own, in 0.3 s.
-
-    It asks once in a process. Where something is converted to pandas later, it imports that all the same.
-    """
-    import pyarrow as pa
-
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _Absent)
-        try:
-            pa.array(())
-        finally:
-            sys.meta_path.remove(_Absent)
 
 
 def _query(options: argparse.Namespace) -> str | None:

@@ -206,6 +206,7 @@ def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schem
     if table is None:
         try:
             stream = pa.decompress(packed, section.unpacked, "zstd")
+            del packed  # beside its rows, which are checked now
             table = pa.ipc.open_stream(stream).read_all()
             table.validate(full=True)
         except (pa.ArrowException, OSError) as cause:

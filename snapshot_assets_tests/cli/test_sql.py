@@ -17,8 +17,8 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.cli.location import spare_pandas
 from snapshot_assets.cli.output import READER_GONE
-from snapshot_assets.cli.sql import _spare_pandas
 from snapshot_assets.format.names import parse_table
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of
@@ -271,6 +271,14 @@ def test_a_query_starts_without_pandas(exported: Path) -> None:
     assert done.stdout.splitlines()[::25] == ["moment,value", "False"]
 
 
+@pytest.mark.parametrize("command", ["export verify --depth quick", "catalog expire --keep-last 1 --dry-run", "status"])
+def test_commands_on_a_location_start_without_pandas(exported: Path, command: str) -> None:
+    call = [*command.split(), "--snapshot", exported.as_uri()]
+    script = f"import sys; from snapshot_assets.cli import main; main({call}); print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 def test_pandas_is_found_again_where_arrow_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise MemoryError
@@ -279,5 +287,5 @@ def test_pandas_is_found_again_where_arrow_fails(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "pandas", raising=False)
     before = list(sys.meta_path)
     with pytest.raises(MemoryError):
-        _spare_pandas()
+        spare_pandas()
     assert sys.meta_path == before

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
 from operator import itemgetter
 
 from snapshot_assets.catalog import rules
@@ -43,7 +42,6 @@ from snapshot_assets.format.layout import (
     COLLECTED,
     SEALS,
     SIGNATURE,
-    chunk_of,
     in_layout,
     is_probe,
     is_receipt,
@@ -171,8 +169,8 @@ def scan_state(store: ObjectStore, state: State, objects: Listed, before: dateti
     """
     from snapshot_assets.catalog.state.data_files import FileSet  # loads Arrow
 
-    merged = state.files.merged()
-    known = FileSet(merged)
+    known = FileSet(state.files.merged())
+    is_file = known.namer()
     others = [info for info in objects.values() if not info.path.startswith(COLLECTED)]
     clock = _LogTimes(store, others)
     expiries = expiries_since(state, before, clock.of)
@@ -195,12 +193,8 @@ def scan_state(store: ObjectStore, state: State, objects: Listed, before: dateti
         earliest = max(earliest, clock.of(rebuilt), *committed)
     garbage, foreign = [], []
 
-    @lru_cache(1)  # files are listed chunk by chunk
-    def paths_of(chunk: int | None) -> Set[str]:
-        return set(merged.table["path"][merged.rows_of(chunk)].to_pylist()) if chunk is not None else frozenset()
-
     def needs(path: str) -> bool:
-        return path in needed or (path not in unreferenced and path in paths_of(chunk_of(path)))
+        return path in needed or (path not in unreferenced and is_file(path))
 
     for info in objects.values():
         if not in_layout(info.path):

@@ -134,7 +134,8 @@ def check_to_seal(
     It hashes the files that a seal hashes (see `files_to_seal`), and all that was damaged when last verified. Files
     that were added after the revision `verified` are new; `suspects` are chunks that are hashed in any case.
     """
-    hashed = files_to_seal(state, now, verified) | damage_on_record(store, state.location_id)
+    hashed = files_to_seal(state, now, verified)
+    hashed |= damage_on_record(store, state.location_id)
     hashed |= {known.file.path for chunk in suspects for known in state.live_files(chunk)}
     number, total = count(1), state.files.totals()[0]
     with span("verify"):

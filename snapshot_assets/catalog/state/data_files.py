@@ -7,10 +7,11 @@ returned has several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from heapq import merge
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 from snapshot_assets.catalog.state.bounds import Bounds
 from snapshot_assets.catalog.state.file_columns import FileColumns, FileState, Removal, columns_of, merge_columns
 from snapshot_assets.format.actions import DataFile
+from snapshot_assets.format.layout import chunk_of
 
 MOST_PLAIN = 5_000
 """Files that may be plain values before all are moved to columns."""
@@ -236,6 +238,19 @@ class FileSet:
         paths = {state.file.path for state in self.closed} | {path for files in self.added.values() for path in files}
         base = self._patched()
         return paths if base is None else paths | set(base.table["path"].to_pylist())
+
+    def namer(self) -> Callable[[str], bool]:
+        """Return a function that tells whether a path is that of a file, live or not.
+
+        It is fast for paths that come chunk by chunk, as they are listed; all paths together take much memory.
+        """
+        files = self.merged()
+
+        @lru_cache(1)
+        def of(chunk: int) -> set[str]:
+            return set(files.table["path"][files.rows_of(chunk)].to_pylist())
+
+        return lambda path: (chunk := chunk_of(path)) is not None and path in of(chunk)
 
     def having(self, paths: Iterable[str], revisions: Iterable[int]) -> dict[int, str]:
         """Return the revisions among some whose states have one of these files, with the first such path."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ Rows are sorted by chunk, path and `added`.
 _SORTED = [(name, "ascending") for name in ("chunk", "path", "added")]
 _SIGNED = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
 _BATCH = 4096
-_HASHED = 32_768
+_HASHED = 16_384
 """Rows that are hashed at a time: what is recorded of each takes a kilobyte."""
 _CACHED_CHUNKS = 16
 _INTERVAL = ("added", "removed", "removed_at")
@@ -216,12 +217,21 @@ def merge_columns(parts: list[FileColumns]) -> FileColumns:
     if len(base.chunk) and len(other.chunk) and base.chunk[-1] >= other.chunk[0]:
         order = pc.sort_indices(table, _SORTED)
         bounds = bounds.take(order.to_numpy(), table.num_rows)
-    columns = [table.select([name]) for name in COLUMNS.names]
+    columns = [table[name] for name in COLUMNS.names]
     parts.clear()
     del table, base, other
-    for place in range(len(columns)):
-        columns[place] = (columns[place] if order is None else columns[place].take(order)).combine_chunks()
-    return FileColumns(pa.Table.from_arrays([each.column(0) for each in columns], schema=COLUMNS), bounds)
+    runs = [slice(None)] if order is None else _runs(order.to_numpy())
+    for place, column in enumerate(columns):
+        chunks = [chunk for run in runs for chunk in column[run].chunks]
+        columns[place] = pa.concat_arrays(chunks) if chunks else column  # `take` would need the column twice
+        del column, chunks
+    return FileColumns(pa.Table.from_arrays(columns, schema=COLUMNS), bounds)
+
+
+def _runs(order: np.ndarray) -> list[slice]:
+    """Return an order of rows as runs of adjacent rows: of two sorted parts, they are few."""
+    breaks = [0, *(np.flatnonzero(np.diff(order.astype(np.int64)) != 1) + 1).tolist(), len(order)]
+    return [slice(int(order[first]), int(order[first]) + end - first) for first, end in pairwise(breaks)]
 
 
 def _records(columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[bytes]:

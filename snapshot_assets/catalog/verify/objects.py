@@ -95,7 +95,10 @@ def due_files(files: pa.Table, now: datetime, most: int) -> set[str]:
     first = np.searchsorted(ends, int(ends[-1] * (_day(now) * _GOLDEN % 1)), "right")
     turned = np.roll(np.arange(len(sizes)), -first)
     count = max(1, np.searchsorted(np.cumsum(sizes[turned]), most, "right"))
-    return {*files["path"].take(pa.array(turned[:count])).to_pylist()}
+    paths = files["path"].take(pa.array(turned[:count]))
+    del files, sizes, ends, turned
+    pa.default_memory_pool().release_unused()  # as values, a million paths take 180 MB
+    return {*paths.to_pylist()}
 
 
 Depth = Literal["quick", "sample", "full"]

@@ -34,8 +34,9 @@ def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
     added, removed, paths = base.column("added"), base.column("removed"), base.table["path"]
     first = np.searchsorted(retained, added)
     end = np.where(removed == 0, len(retained), np.searchsorted(retained, removed))
-    live = pc.is_in(paths, pc.unique(paths.filter(pa.array(removed == 0)))).combine_chunks()
-    rows = np.flatnonzero((first < end) & ~live.to_numpy(zero_copy_only=False))
+    ended = (first < end) & (removed != 0)  # most files are live: only others are hashed
+    again = np.asarray(pc.is_in(paths, pc.unique(paths.filter(pa.array(ended))))) & (removed == 0)
+    rows = np.flatnonzero(ended & ~base.among(base.paths(again)))
     found = zip(base.picked(rows), first[rows].tolist(), end[rows].tolist(), strict=True)
     for _, intervals in groupby(found, key=lambda each: each[0].file.path):
         known = list(intervals)

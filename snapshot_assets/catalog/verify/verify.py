@@ -205,8 +205,9 @@ def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     if scan.faults:
         return
     state = scan.state
-    named = state.files.paths() | {path for event in state.events for each in event.actions for path in named_by(each)}
-    left = {path for path in objects if path.startswith(COLLECTED) and in_layout(path) and path not in named}
+    named = {path for event in state.events for each in event.actions for path in named_by(each)}
+    is_file, collected = state.files.namer(), (path for path in objects if path.startswith(COLLECTED))
+    left = {path for path in collected if path not in named and in_layout(path) and not is_file(path)}
     for purged in scan.purged:
         left.difference_update(purged.split("\n"))
     orphans = sorted(left)

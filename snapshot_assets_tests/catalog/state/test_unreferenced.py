@@ -87,7 +87,7 @@ def test_the_work_of_a_collection_does_not_depend_on_the_number_of_deleted_tags(
     )
     found = plan_collection(catalog, grace=DAY)
     assert len([each for each in found.waiting if each.path.endswith("parquet")]) == tags
-    assert (len(merged), len(read)) == (3, 1)
+    assert (len(merged), len(read)) == (4, 1)
     assert collect_garbage(catalog, grace=NOW, unsafe=True).deleted
     assert len(read) == 2  # once for both passes
     assert not verify(writer.store).faults
