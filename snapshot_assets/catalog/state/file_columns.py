@@ -45,6 +45,8 @@ _SIGNED = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "t
 _BATCH = 4096
 _HASHED = 16_384
 """Rows that are hashed at a time: what is recorded of each takes a kilobyte."""
+_MOST_RUNS = 10_000
+"""Slices by which sorted parts are merged; more take longer than their rows."""
 _CACHED_CHUNKS = 16
 _INTERVAL = ("added", "removed", "removed_at")
 _NEVER = np.iinfo(np.int64).max
@@ -222,14 +224,17 @@ def merge_columns(parts: list[FileColumns]) -> FileColumns:
     del table, base, other
     runs = [slice(None)] if order is None else _runs(order.to_numpy())
     for place, column in enumerate(columns):
-        chunks = [chunk for run in runs for chunk in column[run].chunks]
-        columns[place] = pa.concat_arrays(chunks) if chunks else column  # `take` would need the column twice
+        if len(runs) > _MOST_RUNS:
+            chunks = column.take(order).chunks
+        else:  # `take` would need the column twice
+            chunks = [chunk for run in runs for chunk in column[run].chunks]
+        columns[place] = pa.concat_arrays(chunks) if chunks else column
         del column, chunks
     return FileColumns(pa.Table.from_arrays(columns, schema=COLUMNS), bounds)
 
 
 def _runs(order: np.ndarray) -> list[slice]:
-    """Return an order of rows as runs of adjacent rows: of two sorted parts, they are few."""
+    """Return an order of rows as runs of adjacent rows: of two sorted parts, they are few if one is small."""
     breaks = [0, *(np.flatnonzero(np.diff(order.astype(np.int64)) != 1) + 1).tolist(), len(order)]
     return [slice(int(order[first]), int(order[first]) + end - first) for first, end in pairwise(breaks)]
 

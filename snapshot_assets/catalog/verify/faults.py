@@ -21,10 +21,9 @@ from snapshot_assets.format.actions import ObjectRef, TagCreated
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, sha256_hex
 from snapshot_assets.format.layout import chunk_of, is_receipt
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.bulk import threads
+from snapshot_assets.storage.bulk import in_parallel
 
 REPAIRED = "`snapshots catalog repair` writes it again from the log."
-_READERS = 4
 
 
 class FaultKind(StrEnum):
@@ -134,13 +133,13 @@ def faults_by_object(
 ) -> Iterator[tuple[ObjectRef, Fault]]:
     """Yield the small objects that are damaged or missing, with their faults; `objects` has the paths that exist."""
 
-    def check(ref: ObjectRef) -> bytes | Fault:
-        return read_object(store, ref, ref.path in objects, chunk_of(ref.path))
+    def check(ref: ObjectRef) -> Fault | None:
+        found = read_object(store, ref, ref.path in objects, chunk_of(ref.path))
+        return found if isinstance(found, Fault) else None
 
-    with threads(_READERS) as pool:
-        for ref, found in zip(refs, pool.map(check, refs), strict=True):
-            if isinstance(found, Fault):
-                yield ref, found
+    for ref, fault in zip(refs, in_parallel(store, check, refs), strict=True):
+        if fault is not None:
+            yield ref, fault
 
 
 def with_remedy(state: State, fault: Fault) -> Fault:
