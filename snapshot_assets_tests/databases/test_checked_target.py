@@ -292,8 +292,17 @@ def test_documents_of_other_kinds_and_names_keep_each_table_and_column(mistaken:
         module.adapt(schema)
     with pytest.raises(PlugInError, match=r"type_for\(\) of its plug-in returned None; it should be a valid string"):
         module.type_for(pa.int32())
+    mistaken(adapt=returning((empty, ("Check c of main.u is left out.", "Table main.users is left out."))))
+    with pytest.raises(PlugInError, match=r"adapt\(\) of its plug-in returned nothing for main.u \(id\)"):
+        module.adapt(schema)
     mistaken(adapt=returning((empty, ("Table main.u is left out.",))))
     assert target_module(DatabaseAddress("a", "duckdb:///a")).adapt(schema)[0] == empty
+
+
+def test_documents_that_have_a_table_twice_are_no_mistake_of_a_plug_in() -> None:
+    table = Table(schema_name="main", name="u", columns=(Column(name="id", type="INTEGER", arrow_type="int32"),))
+    schema = DatabaseSchema(database="duckdb", tables=(table, table))
+    assert target_module(DatabaseAddress("a", "duckdb:///a")).define(schema).tables == (table, table)
 
 
 def test_an_error_of_the_batches_is_the_callers_own(mistaken: Callable[..., None], tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -87,42 +87,40 @@ class CheckedTarget(Checked):
     def define(self, schema: DatabaseSchema, *, expressions: bool = True, code: bool = False) -> Definition:
         """Return how to create a schema; see `TargetModule.define`."""
         found: Definition = self._call("define", self._own.define, schema, expressions=expressions, code=code)
-        self._check_tables("define", _by_name(schema), found.tables, found.lost)
+        self._check_tables("define", schema.tables, found.tables)
         return found
 
     def adapt(self, schema: DatabaseSchema) -> _Adapted:
         """Return converted documents without what the database cannot have; see `Adapter.adapt`."""
         found: _Adapted = self._call("adapt", self._own.adapt, schema)
-        self._check_tables("adapt", _by_name(schema), found[0].tables, found[1])
+        self._check_tables("adapt", schema.tables, found[0].tables, found[1])
         return found
 
     def rename(self, schema: DatabaseSchema, renaming: Any) -> _Adapted:
         """Return documents with new names; see `TargetModule.rename`."""
         found: _Adapted = self._call("rename", self._own.rename, schema, renaming)
-        asked = {renaming.table(name): table for name, table in _by_name(schema).items()}
-        self._check_tables("rename", asked, found[0].tables, found[1])
+        self._check_tables("rename", schema.tables, found[0].tables, new=renaming.table)
         return found
 
     def _check_tables(
         self,
         method: str,
-        asked: Mapping[TableName, Table],
-        answer: Iterable[Table],
-        lost: Sequence[str],
+        asked: Sequence[Table],
+        answer: Sequence[Table],
+        lost: Sequence[str] = (),
+        new: Callable[[TableName], TableName] = lambda name: name,
     ) -> None:
-        """Refuse an answer with other tables or columns than those asked for; a sentence names a table that is lost."""
+        """Refuse an answer with other tables or columns than those asked for, but for tables that are lost."""
+        wanted = [(_columns_text(new(each.table_name), each), f"Table {each.table_name} ") for each in asked]
         own = Counter(_columns_text(each.table_name, each) for each in answer)
-        wanted = {_columns_text(name, each): name for name, each in asked.items()}
-        more = list(own - Counter(wanted.keys()))
+        more = list(own - Counter(text for text, _ in wanted))  # malformed documents have a table twice
         lacking = [
-            text
-            for text, name in wanted.items()
-            if text not in own and (more or not any(str(name) in sentence for sentence in lost))
+            text for text, begin in wanted if text not in own and not any(each.startswith(begin) for each in lost)
         ]
         if more or lacking:
             what = f"returned {some_text(more) or 'nothing'} for {some_text(lacking) or 'no table'}"
-            expected = "expected each table once, with its columns, or a sentence on what is lost that names it"
-            raise self._fault(method, f"{what}; {expected}")
+            expected = "expected each table once, with its columns; only adapt() may leave out one, by a sentence that"
+            raise self._fault(method, f"{what}; {expected} begins with Table and its name")
 
     @contextmanager
     def scratch(self, address: DatabaseAddress, name: str) -> Iterator[DatabaseAddress]:
@@ -180,10 +178,6 @@ class _Given:
             self.error = error
             raise
         self.ended = True
-
-
-def _by_name(schema: DatabaseSchema) -> dict[TableName, Table]:
-    return {each.table_name: each for each in schema.tables}
 
 
 def _columns_text(name: TableName, table: Table) -> str:

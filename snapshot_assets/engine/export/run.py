@@ -141,7 +141,8 @@ class ExportRun:
             NoSnapshotError: There is no snapshot.
             SnapshotExistsError: The snapshot does not fit the plan or the source.
         """
-        (catalog := self.read_catalog()).require_snapshot()
+        catalog = self.read_catalog()
+        catalog.require_snapshot()
         with self._open_source() as source:
             _, schema = checked_schemas(source.database, self.plan)
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
@@ -172,8 +173,7 @@ class ExportRun:
             extracted, schema = checked_schemas(source.database, self.plan, checked)
             if extend:
                 self._check_tables(schema)
-            if not self.plan.schema_only and (why := source.database.stateless(schema)):
-                source = replace(source, held=False, unshared=f"{source.unshared} {why}".lstrip())
+            source = source if self.plan.schema_only else source.of_tables(schema)
             run = replace(self, plan=spelled_plan(self.plan, source.database, schema))
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = ({"run": self.run_id} if source.held else {}) | source.database.fence()

@@ -42,6 +42,11 @@ class Source:
         """Whether tasks open it by its address."""
         return kind_of(self.address.uri).access is Access.CONNECTION
 
+    def of_tables(self, schema: DatabaseSchema) -> Source:
+        """Return it for a run that reads these tables: it holds no state if one has rows of none; see `stateless`."""
+        why = self.database.stateless(schema)
+        return replace(self, held=False, unshared=f"{self.unshared} {why}".lstrip()) if why else self
+
 
 @contextmanager
 def open_source(
