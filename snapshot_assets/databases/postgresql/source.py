@@ -50,6 +50,23 @@ WHERE p.relkind IN ('r', 'm') AND pg_relation_size(p.oid) > 0 AND (p.oid = {tabl
     SELECT t.relid FROM pg_partition_tree({table}::regclass) t))
 """
 
+# A view of a partitioned table reads foreign partitions, which a scan of the table leaves out.
+_FOREIGN = """
+WITH RECURSIVE read (root, oid) AS (
+    SELECT g.oid, g.oid FROM pg_catalog.unnest(ARRAY[{relations}]::pg_catalog.regclass[]) g (oid)
+    UNION
+    SELECT r.root, x.oid FROM read r JOIN pg_class c ON c.oid = r.oid AND c.relkind <> 'm' CROSS JOIN LATERAL (
+        SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = r.oid
+        UNION ALL
+        SELECT d.refobjid FROM pg_rewrite w JOIN pg_depend d ON d.objid = w.oid
+        WHERE w.ev_class = r.oid AND w.rulename = '_RETURN' AND d.classid = 'pg_rewrite'::regclass
+            AND d.refclassid = 'pg_class'::regclass) x (oid)
+)
+SELECT DISTINCT n.nspname::text AS schema, c.relname::text AS name
+FROM read r JOIN pg_class f ON f.oid = r.oid AND f.relkind = 'f'
+JOIN pg_class c ON c.oid = r.root JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2
+"""
+
 _NOT_ASCII = re.compile(r"\S{0,20}[^\x00-\x7f]\S{0,20}")
 _UNSHARED = (
     "Connections to PostgreSQL read states of their own, because the source has `consistency: chunk`: a row that was"
@@ -189,13 +206,19 @@ class PostgresqlDatabase(Scanner, Database):
         return changes_since(self, parts)
 
     def stateless(self, schema: DatabaseSchema) -> str:
-        """Return which tables are foreign, or have foreign partitions; see `SchemaSource.stateless`."""
-        foreign = [str(each.table_name) for each in schema.tables if _has_foreign_rows(TableOptions.of(each))]
-        if not foreign:
+        """Return which tables are foreign, or views that read foreign ones; see `SchemaSource.stateless`."""
+        kinds = {each.table_name: TableOptions.of(each).relation for each in schema.tables}
+        asked = [literal(qualified(name)) for name, kind in kinds.items() if kind in ("view", "foreign table")]
+        if not asked:
+            return ""
+        query = _FOREIGN.format(relations=", ".join(asked))
+        rows = self.session.rows(query, "looking for foreign tables", optional="foreign tables that views read")
+        if not rows:
             return ""
         return (
-            f"Rows of {some_text(foreign)} are foreign: each connection reads a state of their server of its own, so"
-            " rows that are written during the export may be missing, or there twice. Export them while nobody writes."
+            f"Rows of {some_text([str(TableName(row['schema'], row['name'])) for row in rows])} are foreign: each"
+            " connection reads them in a state of its own, so rows that are written during the export may be missing,"
+            " or there twice. Export them while nobody writes."
         )
 
     @contextmanager
@@ -222,10 +245,6 @@ class PostgresqlDatabase(Scanner, Database):
     def close(self) -> None:
         """Close the connection."""
         self.session.close()
-
-
-def _has_foreign_rows(options: TableOptions) -> bool:
-    return "foreign table" in (options.relation, *(each.relation for each in options.partitions))
 
 
 class _ExportedSnapshot:

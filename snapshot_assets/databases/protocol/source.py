@@ -293,9 +293,15 @@ class SchemaSource(Protocol):
         """Return identifiers of the state that this connection reads, such as PostgreSQL's snapshot and LSN."""
 
     def stateless(self, schema: DatabaseSchema) -> str:
-        """Return which tables have rows that belong to no state that can be held, and why; "", the default, for none.
+        """Return which tables have rows that belong to no state that can be held, and why.
 
         A seal with such a table does not claim one state. Each export shows the sentences.
+
+        Args:
+            schema: The documents of the exported tables.
+
+        Returns:
+            The sentences; "", the default, for none.
         """
         return ""
 

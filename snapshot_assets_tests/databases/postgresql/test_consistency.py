@@ -84,14 +84,17 @@ def test_foreign_rows_belong_to_no_held_state(postgresql_server: PostgresqlServe
     script = """
     CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER far FOREIGN DATA WRAPPER nothing; CREATE TABLE t (id int);
     CREATE TABLE p (id int) PARTITION BY LIST (id); CREATE FOREIGN TABLE p1 PARTITION OF p FOR VALUES IN (1) SERVER far;
-    CREATE FOREIGN TABLE f (id int) SERVER far;
+    CREATE FOREIGN TABLE f (id int) SERVER far; CREATE VIEW v AS SELECT id FROM t;
+    CREATE VIEW of_f AS SELECT id FROM v NATURAL JOIN f; CREATE VIEW of_p AS SELECT id FROM p;
+    CREATE MATERIALIZED VIEW m AS SELECT id FROM f WITH NO DATA; CREATE VIEW of_m AS SELECT id FROM m;
     """
     postgresql_server.psql_script(postgresql_database, script)
-    tables = [TableName("public", name) for name in "tpf"]
+    foreign = {TableName("public", name) for name in ("f", "of_f", "of_p")}
+    local = {TableName("public", name) for name in ("t", "p", "v", "m", "of_m")}  # no foreign partition is read
     with opened(postgresql_database) as database:
-        found = database.stateless(database.extract(Selection(tables=tuple(tables))))
-        assert found.startswith("Rows of public.f, public.p are foreign")
-        assert database.stateless(database.extract(Selection(tables=tuple(tables[:1])))) == ""
+        found = database.stateless(database.extract(Selection(tables=tuple(foreign | local))))
+        assert found.startswith("Rows of public.f, public.of_f, public.of_p are foreign")
+        assert database.stateless(database.extract(Selection(tables=tuple(local)))) == ""
 
 
 def test_the_driver_of_an_export_has_one_connection(postgresql_database: str) -> None:
