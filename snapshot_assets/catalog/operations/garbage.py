@@ -170,7 +170,7 @@ def scan_state(store: ObjectStore, state: State, objects: Listed, before: dateti
     from snapshot_assets.catalog.state.data_files import FileSet  # loads Arrow
 
     known = FileSet(state.files.merged())
-    is_file = known.namer()
+    is_file = known.path_lookup()
     others = [info for info in objects.values() if not info.path.startswith(COLLECTED)]
     clock = _LogTimes(store, others)
     expiries = expiries_since(state, before, clock.of)

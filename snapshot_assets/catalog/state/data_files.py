@@ -239,7 +239,7 @@ class FileSet:
         base = self._patched()
         return paths if base is None else paths | set(base.table["path"].to_pylist())
 
-    def namer(self) -> Callable[[str], bool]:
+    def path_lookup(self) -> Callable[[str], bool]:
         """Return a function that tells whether a path is that of a file, live or not.
 
         It is fast for paths that come chunk by chunk, as they are listed; all paths together take much memory.

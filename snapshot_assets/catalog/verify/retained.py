@@ -34,7 +34,7 @@ def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
     added, removed, paths = base.column("added"), base.column("removed"), base.table["path"]
     first = np.searchsorted(retained, added)
     end = np.where(removed == 0, len(retained), np.searchsorted(retained, removed))
-    ended = (first < end) & (removed != 0)  # most files are live: only others are hashed
+    ended = (first < end) & (removed != 0)  # most files are live: few paths are compared
     again = np.asarray(pc.is_in(paths, pc.unique(paths.filter(pa.array(ended))))) & (removed == 0)
     rows = np.flatnonzero(ended & ~base.among(base.paths(again)))
     found = zip(base.picked(rows), first[rows].tolist(), end[rows].tolist(), strict=True)

@@ -206,7 +206,7 @@ def _unnamed_objects(scan: LogScan, objects: Listed) -> Iterator[Fault]:
         return
     state = scan.state
     named = {path for event in state.events for each in event.actions for path in named_by(each)}
-    is_file, collected = state.files.namer(), (path for path in objects if path.startswith(COLLECTED))
+    is_file, collected = state.files.path_lookup(), (path for path in objects if path.startswith(COLLECTED))
     left = {path for path in collected if path not in named and in_layout(path) and not is_file(path)}
     for purged in scan.purged:
         left.difference_update(purged.split("\n"))

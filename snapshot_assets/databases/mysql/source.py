@@ -284,7 +284,7 @@ class MysqlDatabase(Scanner, Database):
         return Answer(Verdict.UNKNOWN, "MySQL's rows have no versions", found, lasting=True)
 
     def stateless(self, schema: DatabaseSchema) -> str:
-        """Return which tables have no transactions; see `SchemaSource.stateless`. What a view reads is not looked for."""
+        """Return which tables, but not what views read, have no transactions; see `SchemaSource.stateless`."""
         if not (outside := [str(each.table_name) for each in schema.tables if without_transactions(each)]):
             return ""
         engines = "engine" if len(outside) == 1 else "engines"
