@@ -46,6 +46,7 @@ class Place(NamedTuple):
 
     def store(self) -> ObjectStore:
         """Return the location's store; it connects on first use."""
+        spare_pandas()
         return open_store(self.location, self.storage)
 
 
@@ -125,7 +126,6 @@ def open_log(options: argparse.Namespace, store: ObjectStore | None = None) -> O
         NoSnapshotError: There is no log.
         LostLogError: There is no log, but there are objects that only a commit leads to.
     """
-    spare_pandas()
     store = store or place_of(options).store()
     if not has_log(store):
         refuse_lost_log(store)

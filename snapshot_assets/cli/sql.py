@@ -13,7 +13,7 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from snapshot_assets.catalog.verify.signatures import check_signed
-from snapshot_assets.cli.location import place_of, signing_of, spare_pandas
+from snapshot_assets.cli.location import place_of, signing_of
 from snapshot_assets.cli.output import READER_GONE, show, show_message, show_table
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.scratch_folders import scratch_folder
@@ -30,7 +30,6 @@ _WELCOME = "End a query with ;. SHOW TABLES; lists the tables, DESCRIBE public.o
 
 def run(options: argparse.Namespace) -> int:
     """Run one query, or those that a person types; print or write its rows."""
-    spare_pandas()
     text = _query(options)
     output = _output(options)
     if options.print and (text is not None or options.format is not None):

@@ -271,9 +271,15 @@ def test_a_query_starts_without_pandas(exported: Path) -> None:
     assert done.stdout.splitlines()[::25] == ["moment,value", "0 False"]
 
 
-@pytest.mark.parametrize("command", ["export verify --depth quick", "catalog expire --keep-last 1 --dry-run", "status"])
-def test_commands_on_a_location_start_without_pandas(exported: Path, command: str) -> None:
-    call = [*command.split(), "--snapshot", exported.as_uri()]
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("export verify --depth quick", "catalog expire --keep-last 1 --dry-run", "status", "export list"),
+        "replicate --dry-run --to file://{0}/replica",
+    ],
+)
+def test_commands_on_a_location_start_without_pandas(exported: Path, tmp_path: Path, command: str) -> None:
+    call = [*command.format(tmp_path).split(), "--snapshot", exported.as_uri()]
     script = f"import sys; from snapshot_assets.cli import main; print(main({call}), 'pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 False"
