@@ -251,7 +251,7 @@ def exporter(waits: timedelta = timedelta(0)) -> Work:
 
 
 def sleeper(actor: Player) -> None:
-    """Replaces a chunk after it slept while others committed and wrote checkpoints, so that its next revision may go."""
+    """Replaces a chunk after a sleep in which others committed and wrote checkpoints: its next revision may go."""
     catalog = actor.open()
     other = Recorded.open_for_writing(SeenStore(actor.world), clock=actor.world.clock)
     for chunk in (2, 3):
