@@ -23,7 +23,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, hold_tag
 from snapshot_assets.catalog.replication.replicate import replicate
 from snapshot_assets.engine.export.start_snapshot import start_snapshot
-from snapshot_assets.errors import OutcomeUnknownError, SnapshotError, StoreUnavailableError
+from snapshot_assets.errors import OutcomeUnknownError, SnapshotError, StoreUnavailableError, SupersededError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune
@@ -250,6 +250,21 @@ def exporter(waits: timedelta = timedelta(0)) -> Work:
     return work
 
 
+def sleeper(actor: Player) -> None:
+    """Replaces a chunk after a sleep in which others committed and wrote checkpoints: its next revision may go."""
+    catalog = actor.open()
+    other = Recorded.open_for_writing(SeenStore(actor.world), clock=actor.world.clock)
+    for chunk in (2, 3):
+        actors._export(other, chunk)
+        seal(other)
+        expire(other, keep_last=1)
+        write_checkpoint(other.store, other.state)
+    _aged(actor.world)
+    replaces = tuple(catalog.state.files.chunk(1))
+    actor.ready()
+    actors._commit(catalog, *actors._write(catalog, 1), replaces)
+
+
 def after_opening(work: Callable[[Recorded], object]) -> Work:
     def run(actor: Player) -> None:
         catalog = actor.open()
@@ -354,6 +369,7 @@ PAIRS = {
     ),
     "tag x expire": Pair(_sealed_twice, tagger, after_opening(lambda catalog: expire(catalog, keep_last=1))),
     "prune x reader": Pair(_with_checkpoints, pruner, reader),
+    "commit after sleep x prune": Pair(_expired, sleeper, pruner, refusals=(SupersededError,), every=10),
     "replicate x gc": Pair(_replicated, replicator, collector, _replica_is_true),
     "compact x tombstone": Pair(
         _sealed_twice,
