@@ -48,7 +48,11 @@ _CONVERTED = (
 )
 """Options of a table from another kind of database: its texts are equal only if all their characters are."""
 
+_STRING = r"('(?:[^'\\]|\\.|'')*')"
+"""What may look like an option, such as a comment; it stays as it is."""
+
 _ELSEWHERE = re.compile(
+    rf"{_STRING}|"
     r"\b(?:(?:DATA|INDEX) DIRECTORY|CONNECTION)(?: = |=)'(?:[^'\\]|\\.|'')*'|\bUNION=\([^)]*\)"
     rf"|(?:/\*!\d+ )?\bTABLESPACE(?: = | |=){NAME}(?: STORAGE (?:DISK|MEMORY))?(?: \*/)?"
     r"|\bENGINE=(?:FEDERATED|CONNECT|SPIDER|MERGE|MRG_MyISAM|BLACKHOLE|SPHINX|S3|OQGRAPH)\b",
@@ -57,7 +61,7 @@ _ELSEWHERE = re.compile(
 """Options that place rows outside of the server's own folder, or nowhere."""
 
 _CHARSET = re.compile(r"DEFAULT CHARSET=\w+|COLLATE=\w+")
-_ENGINE = re.compile(r"\bENGINE = \w+")
+_ENGINE = re.compile(rf"{_STRING}|\bENGINE = \w+")
 """The engine of a partition, which is that of its table."""
 
 _INTERIM = "snapshot_assets_interim"
@@ -179,10 +183,10 @@ class _Defining:
             if check.name not in settings or "check" not in settings[check.name]:
                 parts.append(check_text(check.definition, f"check {check.name} of {name}"))
         options = self._options(table)
-        partitions = _ELSEWHERE.sub("", str(table.options.get("partitions_by") or ""))
+        partitions = _ELSEWHERE.sub(r"\1", str(table.options.get("partitions_by") or ""))
         if without_transactions(table):  # until its rows are loaded
             options = " ".join(["ENGINE=InnoDB", *_CHARSET.findall(options)])
-            partitions = _ENGINE.sub("", partitions)
+            partitions = _ENGINE.sub(r"\1", partitions)
         comment = f" COMMENT={constant(table.comment)}" if table.comment else ""
         clause = f" {check_text(partitions, f'the partitions of {name}')}" if partitions else ""
         return f"CREATE TABLE {quoted(*name)} ({', '.join(parts)}) {options}{comment}{clause}"
@@ -191,13 +195,13 @@ class _Defining:
         if "engine" not in table.options:
             return _CONVERTED
         options = str(table.options.get("table_options") or " ")
-        return check_text(_ELSEWHERE.sub("", options) or " ", f"the options of {table.table_name}")
+        return check_text(_ELSEWHERE.sub(r"\1", options) or " ", f"the options of {table.table_name}")
 
     def _engines(self, table: Table) -> Iterator[Statement]:
         name = table.table_name
         texts = (str(table.options.get(option) or "") for option in ("table_options", "partitions_by"))
-        for match in _ELSEWHERE.finditer(" ".join(texts)):
-            self._lost.append(f"{match[0]} of {name} is left out: its rows are stored by the server itself.")
+        places = (match[0] for match in _ELSEWHERE.finditer(" ".join(texts)) if match[1] is None)
+        self._lost += [f"{each} of {name} is left out: its rows are stored by the server itself." for each in places]
         if without_transactions(table):
             drop = "" if _interim_key(table) is None else f" AUTO_INCREMENT=0, DROP KEY {quoted(_INTERIM)}"
             sql = f"ALTER TABLE {quoted(*name)} {self._options(table)}{drop}"
