@@ -52,6 +52,8 @@ _COMPARED_TEXTS = ("char", "varchar", "uuid")
 COMPARED = (*RANGED, *_COMPARED_TEXTS)
 """Types by whose ranges the rows of one export are divided among tasks."""
 
+_MEMBER = re.compile(r"'((?:[^']|'')*)'")
+
 
 @dataclass(frozen=True)
 class ColumnType:
@@ -79,6 +81,11 @@ class ColumnType:
     def unsigned(self) -> bool:
         """Whether it has no negative values."""
         return "unsigned" in self._parts[2]
+
+    @property
+    def empty_is_error(self) -> bool:
+        """Whether an empty text is the value 0, which an enum without such a member has for what is no member."""
+        return self.name == "enum" and "" not in _MEMBER.findall(self.text)
 
     @property
     def cast(self) -> str:

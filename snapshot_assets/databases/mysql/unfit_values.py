@@ -1,7 +1,8 @@
 """Finds values that cannot be exported or restored, by one query for each table.
 
-Native carriers hold no date without a month or a day. The number 0 of an ENUM is that of an invalid value, which no
-statement could restore. A text may have characters that Unicode lacks, for which the server would send question marks.
+Native carriers hold no date without a month or a day. The number 0 of an ENUM, that of an invalid value, reads as an
+empty text, as an empty member does. A text may have characters that Unicode lacks, for which the server would send
+question marks.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def _checks(table: Table) -> Iterator[_Check]:
             yield f"NOT {finite}", lambda at=column: unfit_value(table, at, NO_DATE, early=True)  # type: ignore[misc]
         if mask is not None or is_query(table):
             continue
-        if ColumnType(column.type).name == "enum":
-            yield f"{value} = 0", lambda at=column: unrestorable(table, at, "the number 0, an invalid value's")  # type: ignore[misc]
+        if (kind := ColumnType(column.type)).name == "enum" and not kind.empty_is_error:
+            found = "the number 0, an invalid value's, which reads as its member '' does"
+            yield f"{value} = 0", lambda at=column, what=found: unrestorable(table, at, what)  # type: ignore[misc]
         charset = (column.collation or "").partition("_")[0]
         if charset and not charset.startswith(_UNICODE):
             back = f"CONVERT(CONVERT({value} USING utf8mb4) USING {charset})"

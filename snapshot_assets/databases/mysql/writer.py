@@ -6,7 +6,6 @@ So rows of which the server warns are taken back and inserted by statements, whi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
@@ -56,8 +55,6 @@ SELECT column_name AS name FROM information_schema.columns
 WHERE table_schema = {schema} AND table_name = {table} AND data_type = 'timestamp' AND is_nullable = 'NO'
 """
 
-_MEMBER = re.compile(r"'((?:[^']|'')*)'")
-
 
 class MysqlWriter(MysqlConnection):
     """A connection that adds rows.
@@ -83,7 +80,7 @@ class MysqlWriter(MysqlConnection):
         feed = Feed(batches, pa.schema({name: _fed_type(column) for name, column in stored.items()}))
         load = _load_statement(table, stored) if self._takes_files else ""
         own_times = self._own_times(table)
-        enums = [name for name, column in stored.items() if _is_empty_only_by_error(column)]
+        enums = [name for name, column in stored.items() if ColumnType(column.type).empty_is_error]
         for portion in filter(len, feed.portions(_PORTION_BYTES)):
             if unfit := [name for name in own_times if portion.column(name).null_count]:
                 raise DatabaseError(
@@ -205,11 +202,6 @@ class MysqlWriter(MysqlConnection):
 def _is_number(column: Column) -> bool:
     """Return whether a column takes the characters of a text, or another number for them."""
     return ColumnType(column.type).name in ("bit", "year")
-
-
-def _is_empty_only_by_error(column: Column) -> bool:
-    """Return whether an empty text is the value that an enum has in place of one that is no member."""
-    return ColumnType(column.type).name == "enum" and "" not in _MEMBER.findall(column.type)
 
 
 def _fed_type(column: Column) -> pa.DataType:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.databases.protocol.source import DatabaseAddress, Selection
+from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress, Selection
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 from snapshot_assets.testing.restores import copy, source
 from snapshot_assets_tests.databases.mysql.helpers import described
@@ -247,6 +247,7 @@ def test_what_a_server_without_strict_modes_made_comes_back_on_one_with_them(
     with source(origin) as database:
         times = {(name, column): Carrier.TEXT for column in "dt" if f" {column} date" in table}
         schema = database.extract(Selection(time_columns={name: None}, carriers=times))
+        assert database.unfit(schema.tables[0], [AllRows()]) == []
     try:
         assert copy(schema, origin, into).lost == ()
     finally:

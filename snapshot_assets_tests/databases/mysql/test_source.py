@@ -149,7 +149,7 @@ def test_values_that_do_not_fit_are_named_before_the_export(
     mariadb_server: MariadbServer, mariadb_database: str
 ) -> None:
     mariadb_server.sql(
-        "CREATE TABLE t (a date, b datetime(6), c timestamp NULL, e enum('x'),"
+        "CREATE TABLE t (a date, b datetime(6), c timestamp NULL, e enum('x',''),"
         " s varchar(9) CHARACTER SET sjis, ok date)",
         "SET sql_mode = ''",
         "INSERT INTO t VALUES ('2024-00-01', '0000-00-00', '0000-00-00', 'y', x'8790', '2024-01-01')",
