@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import cast
 
 import pytest
 
@@ -32,11 +33,10 @@ def loaded(server: MariadbServer, uri: str) -> Iterator[tuple[MysqlTarget, tuple
     definition = definition_of(described(uri), address)
     server.sql("DROP TABLE shop.t")
     with closing(open_target(address)) as target:
-        assert isinstance(target, MysqlTarget)
         target.begin(record_of(definition), "")
         target.make(record_of(definition), steps_of(definition.before))
         server.sql("INSERT INTO shop.t VALUES (1, 1, 1, 1, '')")
-        yield target, steps_of(definition.after)
+        yield cast("MysqlTarget", target), steps_of(definition.after)
 
 
 def made(target: MysqlTarget, steps: Sequence[SchemaStep]) -> dict[str, StepResult]:

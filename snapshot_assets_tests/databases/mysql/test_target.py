@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from snapshot_assets.databases.convert.renaming import Renaming
 from snapshot_assets.databases.definition import ObjectKey, Statement
 from snapshot_assets.databases.mysql.target import MysqlTarget
 from snapshot_assets.databases.mysql.texts import check_text
-from snapshot_assets.databases.open import open_target, target_module
+from snapshot_assets.databases.open import open_target, scratch_database, target_module
 from snapshot_assets.databases.protocol.source import AllRows, DatabaseAddress
 from snapshot_assets.databases.protocol.steps import StepResult, steps_of
 from snapshot_assets.databases.protocol.target import Load, LoadedFile, RestoreRecord
@@ -31,8 +32,7 @@ ID = pa.schema({"id": pa.int32()})
 @contextmanager
 def opened(uri: str) -> Iterator[MysqlTarget]:
     with closing(open_target(DatabaseAddress("shop", uri))) as target:
-        assert isinstance(target, MysqlTarget)
-        yield target
+        yield cast("MysqlTarget", target)
 
 
 def record_of(*tables: TableName, id_: str = "a" * 32) -> RestoreRecord:
@@ -339,8 +339,11 @@ def test_a_user_without_rights_is_told_which(mariadb_server: MariadbServer, mari
 
 def test_a_server_has_no_scratch_databases(mariadb_database: str) -> None:
     address = DatabaseAddress("shop", mariadb_database)
-    with pytest.raises(UnknownSourceError, match="can have no scratch database drill"):
-        target_module(address).scratch(address, "drill")
+    with (
+        pytest.raises(UnknownSourceError, match="can have no scratch database drill"),
+        scratch_database(address, "drill"),
+    ):
+        pass
 
 
 def test_a_server_that_must_not_write_is_refused_before_anything_is_planned(
