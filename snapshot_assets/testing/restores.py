@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -67,7 +68,7 @@ def definition_of(
         return module.define(schema, expressions=expressions, code=code)
     mapped, lost = converted(schema, kind.name, module)
     definition = module.define(mapped, expressions=expressions)
-    return Definition(definition.tables, definition.before, definition.after, (*lost, *definition.lost))
+    return replace(definition, lost=(*lost, *definition.lost))
 
 
 def record_of(definition: Definition, id_: str = "a" * 32) -> RestoreRecord:

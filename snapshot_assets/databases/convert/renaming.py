@@ -246,11 +246,16 @@ def clashes(schema: DatabaseSchema, title: str, rule: NameRule) -> Iterator[str]
                 f"Tables {_listed(group)} would be one in {title}, which ignores case in names. Give --map-table"
                 f" {shell_word(written_name(*group[0]))}=<schema>.<other name>, or leave one out with --tables."
             )
+    yield from alike_columns(schema, title, rule)
+
+
+def alike_columns(schema: DatabaseSchema, title: str, rule: NameRule) -> Iterator[str]:
+    """Yield a sentence for each group of a table's columns that one kind of database cannot tell apart."""
     for table in schema.tables:
         for columns in _alike(((column.name,) for column in table.columns), rule):
             yield (
                 f"Columns {_listed(columns)} of {table.table_name} would be one in {title}, which ignores case in"
-                " names. Rename one in the source, or export a view with another name for it."
+                " their names. Rename one in the source, or export a view with another name for it."
             )
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from snapshot_assets.databases.convert.renaming import too_long
+from snapshot_assets.databases.convert.renaming import alike_columns, too_long
 from snapshot_assets.databases.definition import (
     Advance,
     Create,
@@ -39,6 +39,7 @@ from snapshot_assets.databases.selection.exclusions import uncarried
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format.kinds import calls_lacking, not_restored
+from snapshot_assets.format.names import NameRule
 from snapshot_assets.format.options import SchemaOptions, ViewOptions
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName, View
 
@@ -126,6 +127,7 @@ class _Defining:
         after += self._views()
         after += [each.statement() for each in self._code if each.late]
         refused = too_long(self._schema, KIND.title, _LONGEST, "character")
+        refused += (*alike_columns(self._schema, KIND.title, NameRule.CASE_IGNORED),)
         return Definition(tables, tuple(before), tuple(after), tuple(self._lost), refused=refused)
 
     def _restored_code(self, wanted: bool) -> Iterator[MysqlCode]:
